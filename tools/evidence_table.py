@@ -6,7 +6,8 @@
         --markdown                                        # the table of docs/evidence.md
 
 The truth is what the reading with the config says. A fact counts where the reading without it asks: right, wrong, or silent.
-A default is no answer that is sure: what it says is counted apart.
+A default is no answer that is sure: what it says is counted apart, and so is one that is another kind of GELU than the true
+one, as no behaviour tells these.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from mapper.checkpoint import Checkpoint  # noqa: E402
+from mapper.evidence.answering import with_all_found  # noqa: E402
 from mapper.evidence.behaviour.trying import attempt  # noqa: E402
 from mapper.evidence.weights import with_weights  # noqa: E402
 from mapper.inference import infer  # noqa: E402
 from mapper.inference.hints import DEFAULT  # noqa: E402
-from mapper.rulebook.rulebook import rulebook_of  # noqa: E402
+from mapper.rulebook.rulebook import Rulebook, rulebook_of  # noqa: E402
 from mapper.sources import open_source  # noqa: E402
 
-OUTCOMES = ("right", "silent", "wrong")
+DEFAULTS = ("default, right", "default, its like", "default, another")
 
 
 def opened(source: str) -> tuple[str, Checkpoint]:
@@ -52,17 +54,29 @@ def answers(source: Checkpoint, seconds: float) -> Iterator[tuple[str, str, str,
     found = {name: ("weights", hint["value"]) for name, hint in by_weights.origin.hints.items()}
     tried = attempt(by_weights, seconds=seconds)
     found |= {name: (item.evidence, item.value) for name, item in tried.found.items()}
+    final = with_all_found(by_weights, tried.found)
+    left = {question.name for question in final.questions}
+    known = {fact.name: fact.value for fact in final.facts}
     asked = {question.name for question in bare.questions} | {*tried.trials} | {*found}
     for name in sorted(asked):
         fact = name.rpartition(":")[2]
         evidence, value = found.get(name, ("", None))
+        if not evidence and name not in left and fact in known:  # it follows from another answer
+            evidence, value = "behaviour", known[fact]
         if fact in truth:
-            outcome = "silent" if not evidence else "right" if _same(value, truth[fact]) else "wrong"
+            outcome = "silent" if not evidence else compared(value, truth[fact], rulebook)
+            outcome = "wrong" if outcome == "like" and evidence != DEFAULT else outcome
             yield fact, evidence, outcome, value, truth[fact]
 
 
-def _same(said: Any, true: Any) -> bool:
-    return said == true and isinstance(said, bool) == isinstance(true, bool)
+def compared(said: Any, true: Any, rulebook: Rulebook) -> str:
+    """ "right" where it is so or computes the same, "like" where it is another kind of GELU, else "wrong"."""
+    if said == true and isinstance(said, bool) == isinstance(true, bool):
+        return "right"
+    rules = [rule for word in (said, true) if (rule := rulebook.activations.get(str(word)))]
+    if len(rules) == 2 and rules[0].expression == rules[1].expression:
+        return "right"
+    return "like" if len(rules) == 2 and all("gelu" in rule.name for rule in rules) else "wrong"
 
 
 def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
@@ -71,10 +85,8 @@ def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
         {fact for fact, _, _ in counted},
         key=lambda fact: -sum(n for key, n in counted.items() if key[0] == fact),
     )
-    rows = [
-        "| fact | asked | right by weights | right by behaviour | default, right | default, another | silent | wrong |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    heads = ("asked", "right by weights", "right by behaviour", *DEFAULTS, "silent", "wrong")
+    rows = [f"| fact | {' | '.join(heads)} |", "| --- " * (len(heads) + 1) + "|"]
     for fact in facts:
         own = {key[1:]: number for key, number in counted.items() if key[0] == fact}
         sure = ("weights", "behaviour")
@@ -84,6 +96,7 @@ def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
             own.get(("weights", "right"), 0),
             own.get(("behaviour", "right"), 0),
             own.get((DEFAULT, "right"), 0),
+            own.get((DEFAULT, "like"), 0),
             own.get((DEFAULT, "wrong"), 0),
             own.get(("", "silent"), 0),
             wrong,

@@ -3,6 +3,7 @@
     python tools/train_tiny.py OUT                       # all of tools/train_tiny.yaml
     python tools/train_tiny.py OUT --only llama vit --seconds 60
     python tools/train_tiny.py OUT --steps 300           # however long they take: the same weights on every run
+    python tools/train_tiny.py OUT --table tools/train_activations.yaml    # one network with each activation
 
 Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
 drawn shapes apart. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
@@ -141,10 +142,11 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", help="these cases")
+    parser.add_argument("--table", type=Path, default=TABLE, help="the cases")
     parser.add_argument("--seconds", type=float, default=90, help="for each")
     parser.add_argument("--steps", type=int, help="for each, instead of seconds")
     options = parser.parse_args()
-    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    table = yaml.safe_load(options.table.read_text(encoding="utf-8"))
     common, data = table.pop("common"), text()
     for task, rows in table.items():
         for name, row in rows.items():

@@ -46,6 +46,11 @@ def with_origin(text: str, architecture: Architecture, options: Mapping[str, boo
     return f"{whole}# sha256 of all above: {_digest(whole)}\n"
 
 
+def without_origin(text: str) -> str:
+    """A file's text without its last lines: what it computes, whatever it was read from."""
+    return text.rpartition(_LEAD)[0] or text
+
+
 def is_unedited(text: str) -> bool:
     """Whether the text is what `with_origin` gave, to the character."""
     found = _DIGEST.search(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,9 @@ import torch
 from mapper.checkpoint import Checkpoint
 from mapper.cli.app import main
 from mapper.evidence.behaviour.drawn import NAMES, drawn_images
+from mapper.evidence.behaviour.longer_text import longer_text
 from mapper.evidence.behaviour.passage import PASSAGE
-from mapper.evidence.behaviour.settling import Trial, by_default, settled
+from mapper.evidence.behaviour.settling import Trial, by_default, is_better, ranked, settled
 from mapper.evidence.behaviour.table import table
 from mapper.evidence.behaviour.trying import Tried
 from mapper.evidence.behaviour.voices import Voice, hear, next_words, voice_of
@@ -68,6 +70,63 @@ def test_a_value_is_settled_where_all_others_are_worse_beyond_doubt() -> None:
     unknown, against = Trial("fact", 8, why="asks"), Trial("fact", 8, why="no", is_impossible=True)
     assert settled([trial(4, 2.0), trial(2, 3.0), unknown], LOSS) is None  # could be better, nobody knows
     assert settled([trial(4, 2.0), trial(2, 3.0), against], LOSS) is not None
+
+
+def read_more(row: Trial, mean: float, count: int = 64) -> Trial:
+    """The trial of a value that has read a longer text, too."""
+    parts = mean + 0.01 * torch.linspace(-1, 1, count).roll(int(100 * mean))
+    return replace(row, further=parts)
+
+
+def test_a_longer_text_settles_what_a_short_one_leaves_open_but_not_against_it() -> None:
+    near = trial(4, 2.0, 2.0), trial(8, 2.03, 2.0)  # too uneven
+    assert settled(near, LOSS) is None
+    assert settled([read_more(near[0], 2.5), read_more(near[1], 2.6)], LOSS) is not None
+    assert settled([read_more(near[0], 2.5), read_more(near[1], 2.505)], LOSS) is None
+    against = [read_more(trial(4, 2.0), 2.5), read_more(trial(8, 1.9), 2.6)]
+    assert settled(against, LOSS) is None
+    some = read_more(trial(8, 2.0), 2.6, count=32)  # left behind on the way: compared by what both have read
+    assert is_better(read_more(near[0], 2.5), some, LOSS.least)
+    assert [row.value for row in ranked([trial(1, 1.0), some, read_more(near[0], 2.5)])] == [4, 8, 1]
+
+
+def test_values_that_come_to_the_same_model_are_no_others() -> None:
+    same = [replace(trial(word, 2.0), source="a") for word in ("gelu_new", "gelu_fast")]
+    found = settled([*same, replace(trial("relu", 3.0), source="b")], LOSS)
+    assert found is not None
+    assert found.value == "gelu_new"
+    assert settled(same, LOSS) is None  # nothing else was tried
+
+
+def test_more_is_beyond_doubt_where_another_fact_may_be_wrong() -> None:
+    rows = [trial(4, 2.0), trial(8, 2.1)]
+    assert settled(rows, LOSS) is not None
+    assert settled(rows, LOSS, times=10.0) is None
+
+
+def test_a_model_is_not_worse_for_being_too_sure() -> None:
+    """On a text unlike those of its training every model is, and what makes it less sure is no better reading."""
+    voice = voice_of(described(("input_ids",), task="causal_lm"), PASSAGE)
+    assert voice is not None
+    random = torch.Generator().manual_seed(0)
+    noise = torch.randn(1024, 256, generator=random)
+
+    def plain(given: Inputs) -> torch.Tensor:
+        return noise[: given["input_ids"].shape[1]].expand(len(given["input_ids"]), -1, -1)
+
+    ids = torch.tensor(list(PASSAGE.encode()[: 8 * 96])).view(8, 96)
+    too_sure = hear(voice, Answers("logits", lambda given: plain(given) / 0.55))
+    assert float(too_sure.mean()) <= float(next_words(plain, ids).mean()) + 1e-4
+
+
+def test_a_longer_text_is_always_the_same_and_read_part_by_part() -> None:
+    assert len(longer_text()) > 100_000
+    assert longer_text()[:100] == longer_text()[:100]
+    voice = voice_of(described(("input_ids",), task="causal_lm"), PASSAGE)
+    assert voice is not None
+    flat = Answers("logits", lambda given: torch.zeros(*given["input_ids"].shape, 256))
+    parts = [len(hear(voice, flat, judge)) for judge in voice.further]
+    assert parts == [95 * rows for rows in (8, 16, 32, 64)]
 
 
 def test_values_that_do_the_same_leave_the_first_as_a_default_that_says_so() -> None:

@@ -14,7 +14,7 @@ from mapper.rulebook.values import shown
 
 SURE = 4.0  # standard deviations between the parts of two candidates
 LIKELY = 2.0  # of them, for a default
-SAME = 0.005  # difference of the means up to which two values do the same on what was tried
+SAME = 0.01  # difference of the means up to which two values do the same on what was tried
 _NAMED = 3  # values in a line
 
 
@@ -25,6 +25,8 @@ class Trial:
     fact: str
     value: Any
     parts: torch.Tensor | None = field(default=None, repr=False)  # None: it could not be tried
+    source: str = field(default="", repr=False)  # of the model: several values may come to the same
+    further: torch.Tensor | None = field(default=None, repr=False)  # parts of a longer text
     why: str = ""  # it could not
     is_impossible: bool = False  # the checkpoint contradicts it
     is_asking: bool = False  # it raises a question without candidates
@@ -36,12 +38,27 @@ class Trial:
         return None if self.parts is None else float(self.parts.mean())
 
 
-def settled(rows: Sequence[Trial], voice: Voice) -> Found | None:
-    """The best value of `rows`, the best first, if all others that could be are worse beyond doubt, and all could be tried."""
-    best, others = rows[0], _possible(rows[1:])
+def ranked(rows: Sequence[Trial]) -> list[Trial]:
+    """The best first: those that have read most of the longer text, the others, then those that could not be tried."""
+
+    def place(row: Trial) -> tuple[bool, int, float]:
+        scores = row.further if row.further is not None else row.parts
+        read = 0 if row.further is None else len(row.further)
+        return row.parts is None, -read, 0.0 if scores is None else float(scores.nanmean())
+
+    return sorted(rows, key=place)
+
+
+def settled(rows: Sequence[Trial], voice: Voice, times: float = 1.0) -> Found | None:
+    """The best value of `rows`, the best first, if all others that could be are worse beyond doubt, and all could be tried.
+
+    `times` is by how much more than usual they must be worse.
+    """
+    best = rows[0]
+    others = [row for row in _possible(rows[1:]) if not row.source or row.source != best.source]
     if best.parts is None or not others or any(row.parts is None for row in others):
         return None
-    if not all(is_better(best, row, voice.least) for row in others):
+    if not all(is_better(best, row, voice.least * times) for row in others):
         return None
     return Found(
         best.value,
@@ -92,16 +109,37 @@ def _is_alike(best: Trial, other: Trial, exactly: bool) -> bool:
         return False
     if exactly:
         return best.parts.equal(other.parts)
-    return abs(float((other.parts - best.parts).mean())) <= SAME
+    return all(abs(float(apart.mean())) <= SAME for apart in _apart(best, other))
+
+
+def _apart(best: Trial, other: Trial) -> list[torch.Tensor]:
+    """By how much the parts of a trial are worse than those of the best, for each text that both have read."""
+    assert best.parts is not None and other.parts is not None
+    found = [other.parts - best.parts]
+    if best.further is not None and other.further is not None:
+        read = min(len(best.further), len(other.further))
+        found += [other.further[:read] - best.further[:read]]
+    return [parts[parts.isfinite()] for parts in found]
 
 
 def is_better(best: Trial, other: Trial, least: float, sure: float = SURE) -> bool:
-    """Whether a trial is better than another, by default beyond doubt: by so much in the mean, and part by part."""
+    """Whether a trial is better than another, by default beyond doubt: by so much in the mean, and part by part.
+
+    It is by one of the texts that both have read, and by none the other way round.
+    """
     if best.parts is None or other.parts is None:
         return other.parts is None and best.parts is not None
-    apart = other.parts - best.parts
-    mean, error = float(apart.mean()), float(apart.std()) / len(apart) ** 0.5
-    return mean >= least and mean >= sure * error
+    apart = _apart(best, other)
+    means = [float(parts.mean()) for parts in apart]
+    errors = [float(parts.std()) / len(parts) ** 0.5 for parts in apart]
+    is_sure = (mean >= least and mean >= sure * error for mean, error in zip(means, errors, strict=True))
+    return any(is_sure) and min(means) > -SAME
+
+
+def is_hopeless(best: Trial, other: Trial, least: float) -> bool:
+    """Whether more of a text would hardly make the difference of two trials as large as that."""
+    apart = _apart(best, other)[-1]
+    return float(apart.mean()) + SURE * float(apart.std()) / len(apart) ** 0.5 < least
 
 
 def in_common(rows: list[Trial]) -> list[Trial]:

@@ -7,9 +7,10 @@ as a default that says so; all else stays a question.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import Any
@@ -19,10 +20,20 @@ import torch
 from mapper._build import build_architecture
 from mapper.architecture import Architecture, Question
 from mapper.emission import emit
+from mapper.emission.origin import without_origin
 from mapper.errors import ArchitectureError, HintError, MapperError, SourceError
 from mapper.evidence.behaviour.passage import PASSAGE
-from mapper.evidence.behaviour.settling import LIKELY, Trial, by_default, in_common, is_better, settled
-from mapper.evidence.behaviour.voices import Voice, hear, voice_of
+from mapper.evidence.behaviour.settling import (
+    LIKELY,
+    Trial,
+    by_default,
+    in_common,
+    is_better,
+    is_hopeless,
+    ranked,
+    settled,
+)
+from mapper.evidence.behaviour.voices import Judge, Voice, hear, voice_of
 from mapper.evidence.found import Found
 from mapper.inference.computed import sources
 from mapper.inference.infer import infer
@@ -32,6 +43,8 @@ BYTES = 8e9  # of a model in 32-bit floats, at most
 STEP = 0.005  # by which a mean must be lower for an answer to take the other's place
 LONG_STEP = 0.2  # of a number, which is not settled: all else would be tried again
 ROUNDS = 8  # answers may raise questions
+LOOSE = 10.0  # times as much must other values be worse, where another fact may be wrong
+TURNS = 3  # a longer text may lead to other answers, with which all is tried again
 STARTS, CHANGES, OTHERS = (
     40,
     2,
@@ -95,9 +108,9 @@ class _Search:
         self.start, self.seconds = time.monotonic(), seconds
         self.voice: Voice | None = None
         self.heard: dict[str, Trial] = {}  # by all answers
-        self.by_text: dict[
-            str, torch.Tensor
-        ] = {}  # parts by source: several answers may come to the same model
+        self.by_text: dict[str, torch.Tensor] = {}  # by source: several answers may come to the same model
+        self.by_further: dict[tuple[str, int], torch.Tensor] = {}  # the same of parts of a longer text
+        self.built_of: dict[str, Architecture] = {}  # by source
         self.read_already: dict[str, Architecture] = {}  # by all answers
         self.questions: dict[str, Question] = {}  # that are asked with the best answers so far
 
@@ -109,17 +122,15 @@ class _Search:
         answers, is_whole = self.improved(answers)
         if self.voice is None:
             return Tried()
+        trials, is_whole = self.nearer(answers, is_whole)
         questions = self.questions
-        trials = {
-            name: self.trials(name, question, answers, only_heard=not is_whole)
-            for name, question in questions.items()
-        }
         is_sense = (
             min((row.score for rows in trials.values() for row in rows if row.score is not None), default=1e9)
             < self.voice.most
         )
         found = {
-            name: self.result(rows, questions[name]) if is_sense else None for name, rows in trials.items()
+            name: self.result(rows, questions[name], _is_loose(name, trials)) if is_sense else None
+            for name, rows in trials.items()
         }
         sure = {name: item for name, item in found.items() if item}
         return Tried(self.voice.what, trials, sure, is_whole)
@@ -160,8 +171,64 @@ class _Search:
             best = rows[0]
             unchanged += 1
             step = LONG_STEP if self.is_open(self.questions[name]) else STEP
-            if self.is_worth(best, own, step):
-                answers, unchanged = self.complete({**answers, name: best.value}), 0
+            if self.is_worth(best, own, step) and (better := self.changed(answers, name, best.value)):
+                answers, unchanged = better, 0
+
+    def changed(self, answers: Answers, name: str, value: Any) -> Answers | None:
+        """The answers with another one; None where the others must be others then."""
+        try:
+            return self.complete({**answers, name: value})
+        except (_Unknown, MapperError):
+            return None
+
+    def nearer(self, answers: Answers, is_whole: bool) -> tuple[dict[str, list[Trial]], bool]:
+        """All values of all facts, those that are near each other by a longer text, too; which may lead to other answers."""
+        for _ in range(TURNS):
+            trials = {
+                name: self.trials(name, question, answers, only_heard=not is_whole)
+                for name, question in self.questions.items()
+            }
+            better: Answers | None = None
+            for name, rows in trials.items() if is_whole else ():
+                if self.is_open(self.questions[name]) or len(rows) < 2:
+                    continue
+                trials[name] = rows = self.compared(name, rows)
+                own = next(row for row in rows if row.value == answers[name])
+                if better is None and is_better(rows[0], own, STEP, LIKELY):
+                    better = self.changed(answers, name, rows[0].value)
+            if better is None:
+                break
+            answers, is_whole = self.improved(better)
+        return trials, is_whole
+
+    def compared(self, name: str, rows: list[Trial]) -> list[Trial]:
+        """Values of a fact, the best first, where those that the text did not tell apart have read more and more of another."""
+        assert self.voice is not None
+        heard: dict[str, list[torch.Tensor]] = {}
+        left = [row for row in rows if row.parts is not None]
+        for at, judge in enumerate(self.voice.further):
+            left = [row for row in left if not is_better(left[0], row, self.voice.least)]
+            others = [row for row in left if row.source != left[0].source]
+            if self.is_late() or all(is_hopeless(left[0], row, self.voice.least) for row in others):
+                break
+            self.tell(name, (time.monotonic() - self.start) / self.seconds)
+            for row in left:
+                if len(heard.setdefault(row.source, [])) <= at:
+                    heard[row.source] += [self.hear_more(row.source, at, judge)]
+            read = torch.stack([torch.cat(heard[row.source]) for row in left])
+            read[:, ~read.isfinite().all(0)] = torch.nan  # what one was not asked
+            left = ranked([replace(row, further=parts) for row, parts in zip(left, read, strict=True)])
+            by_value = {json.dumps(row.value): row for row in left}
+            rows = [by_value.get(json.dumps(row.value), row) for row in rows]
+        return ranked(rows)
+
+    def hear_more(self, source: str, at: int, judge: Judge) -> torch.Tensor:
+        """What a model says of a part of a longer text, a number for each row."""
+        assert self.voice is not None
+        if (source, at) not in self.by_further:
+            model = build_architecture(self.built_of[source], torch.float32, self.device)
+            self.by_further[source, at] = hear(self.voice, model, judge)
+        return self.by_further[source, at]
 
     def is_worth(self, best: Trial, own: Trial, step: float) -> bool:
         """Whether an answer takes the other's place: likely better, or better at all while the model makes no sense yet."""
@@ -186,7 +253,7 @@ class _Search:
     ) -> list[Trial]:
         """All values of a fact, the best first, then those that could not be tried."""
         rows = [self.trial(name, value, answers, only_heard) for value in self.values(question)]
-        return sorted(in_common(rows), key=lambda row: float("inf") if row.score is None else row.score)
+        return ranked(in_common(rows))
 
     def trial(self, name: str, value: Any, answers: Answers, only_heard: bool) -> Trial:
         """One value of a fact, heard once for the same other answers."""
@@ -236,10 +303,12 @@ class _Search:
             if self.voice is None:
                 return Trial(name, value, why="nothing that it gives can be judged")
             text = emit(architecture)
-            if text not in self.by_text:
+            source = hashlib.sha256(without_origin(text).encode()).hexdigest()
+            if source not in self.by_text:
                 model = build_architecture(architecture, torch.float32, self.device, text=text)
-                self.by_text[text] = hear(self.voice, model)
-            return Trial(name, value, self.by_text[text])
+                self.by_text[source] = hear(self.voice, model)
+                self.built_of[source] = architecture
+            return Trial(name, value, self.by_text[source], source)
         except _Unknown as error:
             return Trial(name, value, why=str(error), is_asking=True)
         except (ArchitectureError, HintError) as error:
@@ -263,11 +332,7 @@ class _Search:
         asked = {question.name: question for question in self.first.questions} | dict(questions)
         said: Answers = {}
         for _ in range(ROUNDS):
-            said |= {
-                name: self.answer(question, answers)
-                for name, question in asked.items()
-                if name not in said and self.values(question)
-            }
+            said |= {name: self.answer(asked[name], answers) for name in self.first_of(asked, said, kept)}
             architecture = self.read(said)
             fresh = {item.name: item for item in architecture.questions if item.name not in said}
             if not fresh:
@@ -277,7 +342,17 @@ class _Search:
             if not any(map(self.values, fresh.values())):  # no other answer has settled it
                 raise _Unknown(str(next(iter(fresh.values()))))
             asked |= fresh
+            asked = {name: item for name, item in asked.items() if name in said or name in fresh}
         raise _Unknown("one answer raises the next question")
+
+    def first_of(self, asked: Mapping[str, Question], said: Answers, kept: str) -> list[str]:
+        """What is answered now: what is calculated from another question waits, as an answer to that may answer it."""
+        left = [name for name, question in asked.items() if name not in said and self.values(question)]
+        return [
+            name
+            for name in left
+            if name == kept or not any(self.is_calculated(name, other) for other in left if other != name)
+        ] or left
 
     def answer(self, question: Question, answers: Answers) -> Any:
         """What is said of a question."""
@@ -311,11 +386,19 @@ class _Search:
         rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
         return any(rule.untold for rule in rules)
 
-    def result(self, rows: list[Trial], question: Question) -> Found | None:
-        """A value that is right beyond doubt, or one by default, where nothing tells it from others."""
+    def result(self, rows: list[Trial], question: Question, is_loose: bool) -> Found | None:
+        """A value that is right beyond doubt, or one by default, where nothing tells it from others.
+
+        Where all else may be wrong (`is_loose`) more is beyond doubt.
+        """
         assert self.voice is not None
-        sure = None if self.is_open(question) else settled(rows, self.voice)
+        sure = None if self.is_open(question) else settled(rows, self.voice, LOOSE if is_loose else 1.0)
         return sure or by_default(rows, self.values(question), self.voice, self.is_untold(question))
+
+
+def _is_loose(name: str, trials: Mapping[str, Sequence[Trial]]) -> bool:
+    """Whether another fact has a value that nobody could try: what is best with a wrong one need not be right."""
+    return any(row.is_asking for other, rows in trials.items() if other != name for row in rows)
 
 
 def _fact(name: str) -> str:

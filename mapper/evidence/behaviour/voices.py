@@ -5,7 +5,8 @@ The parts are the same for every candidate, so that two are compared part by par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isqrt, log
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from torch import nn
 
 from mapper.architecture import Architecture
 from mapper.evidence.behaviour.drawn import NAMES, drawn_images
+from mapper.evidence.behaviour.longer_text import longer_text
+from mapper.evidence.behaviour.passage import PASSAGE
 from mapper.evidence.behaviour.words import BY_BYTE, Words, words_of
 
 ROWS, LENGTH = 4, 48  # of a text: rows and ids of each
@@ -22,6 +25,14 @@ SENSE = 0.2  # nats by which a model of language must be better than how often w
 LOOK = 8  # ids by which it is seen whether later words are shown
 CUTS = 12  # of a text that is shown word by word: beginnings that are shown
 FACTORS = (1.0, 0.25, 0.0625)  # of scores by the token embeddings: heads that are tied may have one
+SURENESS = (
+    1.0,
+    0.85,
+    0.7,
+    0.55,
+)  # factors of scores: on texts unlike those of its training a model is too sure
+FURTHER = 4  # parts of a longer text, of twice as many rows each
+LOGITS = 30_000_000  # scores that are held at once, for a part of it
 HIDDEN = 6  # of so many words one is hidden from a model that fills in words
 IMAGES = 24
 SMALL = 32  # side of an image that is to be restored
@@ -32,16 +43,18 @@ Inputs = Mapping[str, torch.Tensor]
 
 
 Scores = Callable[[Inputs], torch.Tensor]  # what a model gives, [..., words or classes]
+Judge = Callable[[Scores], torch.Tensor]
 
 
 class Voice(NamedTuple):
     """What is asked of a model, and how its answer is judged."""
 
     what: str  # "loss on a text (bytes)": of a report
-    judge: Callable[[Scores], torch.Tensor]  # the model -> [parts]; what was not asked of it is no number
+    judge: Judge  # the model -> [parts]; what was not asked of it is no number
     least: float  # difference of the means from which on one candidate is better
     most: float  # mean from which on a model makes no sense, however it is read: nothing can be told by it
     head: torch.Tensor | None = None  # of a model without one: the token embeddings
+    further: tuple[Judge, ...] = ()  # the same of more and more of a longer text, for what is near
 
 
 def voice_of(architecture: Architecture, text: str) -> Voice | None:
@@ -58,8 +71,8 @@ def voice_of(architecture: Architecture, text: str) -> Voice | None:
     return None
 
 
-def hear(voice: Voice, model: nn.Module) -> torch.Tensor:
-    """The numbers [parts] of a model. Raises ValueError where it gives nothing that can be judged."""
+def hear(voice: Voice, model: nn.Module, judge: Judge | None = None) -> torch.Tensor:
+    """The numbers [parts] of a model, by another judge if one is given. Raises ValueError where nothing can be judged."""
     device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     head = None if voice.head is None else voice.head.to(device)
 
@@ -69,7 +82,7 @@ def hear(voice: Voice, model: nn.Module) -> torch.Tensor:
         return _scores(outputs, head).float().cpu()
 
     with torch.inference_mode():
-        return voice.judge(scores).clamp(max=_WORST)
+        return (judge or voice.judge)(scores).clamp(max=_WORST)
 
 
 _GIVEN = ("logits", "logits_per_image", "reconstruction")  # of outputs: what is judged
@@ -108,21 +121,72 @@ def _of_language(architecture: Architecture, text: str) -> Voice | None:
     ids = ids[: len(ids) // rows * rows].view(rows, -1)
     if ids.shape[1] < HIDDEN * 2:
         return None
-    if facts.get("task") == "masked_lm":
-        return _of_hidden_words(ids, words)
-    if facts.get("task") != "causal_lm" and not (
-        facts.get("task") == "base" and facts.get("attention.causal")
-    ):
+    judge_of, what, is_tied = _reader(facts, words)
+    if judge_of is None:
         return None
+    more = _further(words, "" if text == PASSAGE else text, rows, length, int(facts["vocab_size"]))
+    return Voice(
+        what,
+        judge_of(ids),
+        0.02,
+        _usual(ids),
+        _tied_head(architecture) if is_tied else None,
+        tuple(map(judge_of, more)),
+    )
 
-    what, usual = f"loss on a text ({words.what})", _usual(ids)
-    if facts.get("task") == "causal_lm":
-        return Voice(what, lambda scores: next_words(scores, ids), 0.02, usual)
-    return Voice(what, lambda scores: _next_words_tied(scores, ids), 0.02, usual, _tied_head(architecture))
+
+def _reader(
+    facts: Mapping[str, Any], words: Words
+) -> tuple[Callable[[torch.Tensor], Judge] | None, str, bool]:
+    """How ids [rows, length] are asked of a model for its task, what that is called, and whether it has no head of its own."""
+    task = facts.get("task")
+    if task == "masked_lm":
+        what = f"loss on hidden words of a text ({words.what})"
+        return (None if words.mask is None else partial(_hidden, mask=words.mask)), what, False
+    what, is_tied = f"loss on a text ({words.what})", task == "base" and bool(facts.get("attention.causal"))
+    if task != "causal_lm" and not is_tied:
+        return None, what, False
+    factors = [one * other for one in (FACTORS if is_tied else (1.0,)) for other in SURENESS]
+    return partial(_next, factors=factors), what, is_tied
 
 
-def _next_words_tied(scores: Scores, ids: torch.Tensor) -> torch.Tensor:
-    """The loss of each next word where the head is not known to be what was tied: by the factor that is best for it."""
+def _further(words: Words, text: str, rows: int, length: int, vocabulary: int) -> list[torch.Tensor]:
+    """More rows of ids [rows, length] of a longer text, each as many as all before it, the first read being done."""
+    ids = torch.tensor(words.encode(text or longer_text())[rows * length if text else 0 :])
+    ids = ids[: len(ids) // length * length].view(-1, length)
+    most = max(LOGITS // (length * vocabulary), 1)
+    parts: list[torch.Tensor] = []
+    at, size = 0, rows
+    while at + size <= len(ids) and len(parts) < FURTHER:
+        parts += [ids[at : at + size]]
+        at, size = at + size, min(2 * size, most)
+    return parts
+
+
+def _next(ids: torch.Tensor, factors: Sequence[float]) -> Judge:
+    return lambda scores: _at_best_factor(scores, lambda scaled: next_words(scaled, ids), factors)
+
+
+def _hidden(ids: torch.Tensor, mask: int) -> Judge:
+    """The loss of words of ids [rows, length] that are hidden; each once."""
+    rows = ids.repeat(HIDDEN, 1)
+    hidden = torch.zeros_like(rows, dtype=torch.bool)
+    for at in range(HIDDEN):
+        hidden[at * len(ids) : (at + 1) * len(ids), at::HIDDEN] = True
+    inputs = {"input_ids": rows.masked_fill(hidden, mask)}
+    return lambda scores: _at_best_factor(
+        scores, lambda scaled: _losses(scaled(inputs)[hidden], rows[hidden]), SURENESS
+    )
+
+
+def _at_best_factor(
+    scores: Scores, judge: Callable[[Scores], torch.Tensor], factors: Sequence[float]
+) -> torch.Tensor:
+    """The losses by the factor of the scores that is best for the text.
+
+    A text unlike those of its training finds a model too sure, so that what makes it less sure would seem better. And
+    of a head that is not known to be what was tied the factor is not known.
+    """
     heard: dict[bytes, torch.Tensor] = {}
 
     def once(inputs: Inputs) -> torch.Tensor:
@@ -132,9 +196,9 @@ def _next_words_tied(scores: Scores, ids: torch.Tensor) -> torch.Tensor:
         return heard[key]
 
     def scaled(factor: float) -> torch.Tensor:
-        return next_words(lambda inputs: once(inputs) * factor, ids)
+        return judge(lambda inputs: once(inputs) * factor)
 
-    return min(map(scaled, FACTORS), key=lambda losses: float(losses.nanmean()))
+    return min(map(scaled, factors), key=lambda losses: float(losses.nanmean()))
 
 
 def next_words(scores: Scores, ids: torch.Tensor) -> torch.Tensor:
@@ -157,19 +221,6 @@ def _is_shown_later_words(scores: Scores, ids: torch.Tensor) -> bool:
     changed[0, -1] = next((one for one in ids[0].tolist() if one != ids[0, -1]), 0)
     first, second = (scores({"input_ids": given})[:, :-1] for given in (ids, changed))
     return not torch.allclose(first, second, rtol=1e-3, atol=1e-3)
-
-
-def _of_hidden_words(ids: torch.Tensor, words: Words) -> Voice | None:
-    if words.mask is None:
-        return None
-    rows = ids.repeat(HIDDEN, 1)
-    hidden = torch.zeros_like(rows, dtype=torch.bool)
-    for at in range(HIDDEN):  # each word is hidden once
-        hidden[at * len(ids) : (at + 1) * len(ids), at::HIDDEN] = True
-
-    inputs = {"input_ids": rows.masked_fill(hidden, words.mask)}
-    what = f"loss on hidden words of a text ({words.what})"
-    return Voice(what, lambda scores: _losses(scores(inputs)[hidden], rows[hidden]), 0.02, _usual(ids))
 
 
 def _usual(ids: torch.Tensor) -> float:
