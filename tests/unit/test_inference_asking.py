@@ -289,3 +289,13 @@ def test_how_much_of_each_head_turns_is_asked_where_only_a_config_says_it() -> N
     answered = infer(bare, RULEBOOK, hints={**hints, "rotary.fraction": 0.5})
     assert not answered.questions
     assert {fact.value for fact in answered.facts if fact.name == "rotary.dim"} == {8}
+    llama = example("llama")
+    biases = {
+        name.replace("norm.weight", "norm.bias"): info
+        for name, info in llama.tensors.items()
+        if "norm" in name
+    }
+    for config, is_asked in ((None, True), ({"rope_theta": 10000.0}, False)):
+        layered = replace(llama, config=config, tensors={**llama.tensors, **biases})
+        asked = {question.name for question in infer(layered, RULEBOOK, hints=hints).questions}
+        assert ("rotary.fraction" in asked) is is_asked
