@@ -16,13 +16,14 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import torch
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 from evidence_table import opened  # noqa: E402
-from train_tiny import HELD_BACK, LENGTH, topics  # noqa: E402
+from train_tiny import HELD_BACK, LENGTH  # noqa: E402
 
 from mapper._build import build_architecture  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
@@ -88,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -18,7 +18,7 @@ from mapper.evidence.behaviour.longer_text import longer_text
 from mapper.evidence.behaviour.passage import PASSAGE
 from mapper.evidence.behaviour.settling import Trial, by_default, is_better, ranked, settled
 from mapper.evidence.behaviour.table import table
-from mapper.evidence.behaviour.trying import Tried
+from mapper.evidence.behaviour.trying import Tried, _Search
 from mapper.evidence.behaviour.voices import Voice, hear, next_words, voice_of
 from mapper.evidence.behaviour.words import words_of
 from tests.checkpoints import write_bert
@@ -222,3 +222,37 @@ def test_untrained_weights_settle_nothing(tmp_path: Path, capsys: pytest.Capture
     assert "behaviour:" not in out
     assert "tried: nothing" in out
     assert "attention.heads" in out.partition("to be answered")[2]
+
+
+class Greedy(_Search):
+    """A search over a model that is right where "turned" is so, and "by" is 2: a question that only this raises."""
+
+    def __init__(self) -> None:
+        self.voice, self.questions = LOSS, {"turned": self.asked("turned", (False, True))}
+
+    @staticmethod
+    def asked(name: str, candidates: tuple[Any, ...]) -> Any:
+        return SimpleNamespace(name=name, fact=name, candidates=candidates)
+
+    def values(self, question: Any) -> list[Any]:
+        return list(question.candidates)
+
+    def is_late(self) -> bool:
+        return False
+
+    def reading(self, answers: Any, questions: Any, kept: str = "") -> Any:
+        raised = {"by": self.asked("by", (0, 1, 2))} if answers["turned"] else {}
+        first = {name: question.candidates[0] for name, question in raised.items()}
+        said = {"turned": answers["turned"], **{name: answers.get(name, first[name]) for name in first}}
+        return None, said, {**self.questions, **raised}
+
+    def listen(self, name: str, value: Any, said: Any, questions: Any) -> Trial:
+        return trial(value, 2.0 if not said["turned"] else 1.0 if said["by"] == 2 else 3.0)
+
+    def changed(self, answers: Any, name: str, value: Any) -> Any:
+        return {**answers, name: value}
+
+
+def test_a_value_is_tried_with_other_answers_to_what_it_raises() -> None:
+    assert Greedy().together({"turned": False}) == {"turned": True, "by": 2}
+    assert Greedy().together({"turned": True, "by": 2}) is None

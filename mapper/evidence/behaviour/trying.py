@@ -43,6 +43,7 @@ BYTES = 8e9  # of a model in 32-bit floats, at most
 STEP = 0.005  # by which a mean must be lower for an answer to take the other's place
 LONG_STEP = 0.2  # of a number, which is not settled: all else would be tried again
 ROUNDS = 8  # answers may raise questions
+JOINT = 24  # of them, one or two answers at once to what a value raises
 LOOSE = 10.0  # times as much must other values be worse, where another fact may be wrong
 TURNS = 3  # a longer text may lead to other answers, with which all is tried again
 STARTS, CHANGES, OTHERS = (
@@ -161,7 +162,11 @@ class _Search:
         while True:
             names = [name for name, question in self.questions.items() if len(self.values(question)) > 1]
             if unchanged >= len(names):
-                return answers, True
+                better = self.together(answers)
+                if better is None:
+                    return answers, not self.is_late()
+                answers, unchanged = better, 0
+                continue
             name = names[at % len(names)]
             at += 1
             rows = self.trials(name, self.questions[name], answers)
@@ -229,6 +234,41 @@ class _Search:
             model = build_architecture(self.built_of[source], torch.float32, self.device)
             self.by_further[source, at] = hear(self.voice, model, judge)
         return self.by_further[source, at]
+
+    def together(self, answers: Answers) -> Answers | None:
+        """Better answers, where a value raises questions of its own, whose first answers may hide that it is right."""
+        if self.voice is None:
+            return None
+        own = self.listen("", None, answers, self.questions)
+        for name, question in list(self.questions.items()):
+            for value in self.values(question):
+                if value == answers[name]:
+                    continue
+                tried = [
+                    (self.listen(name, value, said, asked), said)
+                    for said, asked in self.joint(name, value, answers)
+                    if not self.is_late()
+                ]
+                heard = [pair for pair in tried if pair[0].score is not None]
+                best, said = min(heard, key=lambda pair: pair[0].score or 0.0, default=(None, answers))
+                if best is not None and self.is_worth(best, own, STEP):
+                    return self.changed(said, name, value)
+        return None
+
+    def joint(
+        self, name: str, value: Any, answers: Answers
+    ) -> Iterator[tuple[Answers, Mapping[str, Question]]]:
+        """Answers with another value and one or two answers to what it raises; none where it raises nothing."""
+        try:
+            _, said, questions = self.reading({**answers, name: value}, {}, name)
+        except (_Unknown, MapperError):
+            return
+        fresh = [other for other in questions if other not in self.questions]
+        others = [
+            (other, one) for other in fresh for one in self.values(questions[other]) if one != said[other]
+        ]
+        some = (dict(pairs) for count in (1, 2) for pairs in combinations(others, count))
+        yield from (({**said, **changes}, questions) for changes in islice(some, JOINT))
 
     def is_worth(self, best: Trial, own: Trial, step: float) -> bool:
         """Whether an answer takes the other's place: likely better, or better at all while the model makes no sense yet."""
