@@ -227,7 +227,8 @@ def test_untrained_weights_settle_nothing(tmp_path: Path, capsys: pytest.Capture
 class Greedy(_Search):
     """A search over a model that is right where "turned" is so, and "by" is 2: a question that only this raises."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrong: float = 2.2) -> None:
+        self.wrong = wrong
         self.voice, self.questions = LOSS, {"turned": self.asked("turned", (False, True))}
 
     @staticmethod
@@ -247,7 +248,10 @@ class Greedy(_Search):
         return None, said, {**self.questions, **raised}
 
     def listen(self, name: str, value: Any, said: Any, questions: Any) -> Trial:
-        return trial(value, 2.0 if not said["turned"] else 1.0 if said["by"] == 2 else 3.0)
+        return trial(value, 2.0 if not said["turned"] else 1.0 if said["by"] == 2 else self.wrong)
+
+    def trial(self, name: str, value: Any, answers: Any, only_heard: bool) -> Trial:
+        return self.listen(name, value, {"by": 0, **answers, name: value}, {})
 
     def changed(self, answers: Any, name: str, value: Any) -> Any:
         return {**answers, name: value}
@@ -256,3 +260,4 @@ class Greedy(_Search):
 def test_a_value_is_tried_with_other_answers_to_what_it_raises() -> None:
     assert Greedy().together({"turned": False}) == {"turned": True, "by": 2}
     assert Greedy().together({"turned": True, "by": 2}) is None
+    assert Greedy(wrong=3.0).together({"turned": False}) is None  # too far for other answers to make good

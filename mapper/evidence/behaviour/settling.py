@@ -15,6 +15,7 @@ from mapper.rulebook.values import shown
 SURE = 4.0  # standard deviations between the parts of two candidates
 LIKELY = 2.0  # of them, for a default
 SAME = 0.01  # difference of the means up to which two values do the same on what was tried
+NEAR = 0.5  # nats that other answers may make good
 _NAMED = 3  # values in a line
 
 
@@ -140,6 +141,13 @@ def is_hopeless(best: Trial, other: Trial, least: float) -> bool:
     """Whether more of a text would hardly make the difference of two trials as large as that."""
     apart = _apart(best, other)[-1]
     return float(apart.mean()) + SURE * float(apart.std()) / len(apart) ** 0.5 < least
+
+
+def is_near(best: Trial, other: Trial) -> bool:
+    """Whether another trial is worse, but by so little that with other answers it might be better."""
+    if best.score is None or other.score is None:
+        return False
+    return SAME < other.score - best.score <= NEAR
 
 
 def in_common(rows: list[Trial]) -> list[Trial]:

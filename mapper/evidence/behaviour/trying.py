@@ -30,6 +30,7 @@ from mapper.evidence.behaviour.settling import (
     in_common,
     is_better,
     is_hopeless,
+    is_near,
     ranked,
     settled,
 )
@@ -242,7 +243,8 @@ class _Search:
         own = self.listen("", None, answers, self.questions)
         for name, question in list(self.questions.items()):
             for value in self.values(question):
-                if value == answers[name]:
+                plain = self.trial(name, value, answers, only_heard=False)
+                if not is_near(own, plain):
                     continue
                 tried = [
                     (self.listen(name, value, said, asked), said)
