@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,6 +42,7 @@ from tools.drawn import (  # noqa: E402
     encoders,
     hybrids,
     pairs,
+    readers,
     speech,
     vision,
 )
@@ -56,6 +57,7 @@ KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(d
     "speech": speech,
     "vision": vision,
     "pairs": pairs,
+    "readers": readers,
 }
 TOLERANCE = 1e-4  # of the largest value of an output, or of 1 where that is less
 EQUAL, TOLD, OPEN, SKELETON, WRONG, REFUSED = (
@@ -174,10 +176,14 @@ def scored(folder: Path, classes: dict[str, str], right: Counter[str]) -> Iterat
 
 
 def unusual(one: Any) -> dict[str, Any]:
-    """What is otherwise than in the plainest draw of its kind."""
+    """What is otherwise than in the plainest draw of its kind, of its parts, too."""
     plain = type(one)()
-    names = (item.name for item in fields(one))
-    return {name: getattr(one, name) for name in names if getattr(one, name) != getattr(plain, name)}
+    pairs = ((item.name, getattr(one, item.name), getattr(plain, item.name)) for item in fields(one))
+    return {
+        name: unusual(value) if is_dataclass(value) else value
+        for name, value, usual in pairs
+        if value != usual
+    }
 
 
 if __name__ == "__main__":

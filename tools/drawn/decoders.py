@@ -199,7 +199,7 @@ class Reference(Layers):
     def __call__(self, ids: Tensor) -> Tensor:
         one = self.one
         table = self.tensors["model.embed_tokens.weight"]
-        x = table[ids] * (one.embedding_scale or 1.0)
+        x = self.read(table[ids] * (one.embedding_scale or 1.0), ids)
         if one.position == "learned":
             x = x + self.tensors["model.embed_positions.weight"][: ids.shape[1]]
         if one.embedding_norm:
@@ -211,6 +211,16 @@ class Reference(Layers):
         logits = x @ (table if one.tied else self.tensors["lm_head.weight"]).T
         logits = logits / (one.divisor or 1.0)
         return torch.tanh(logits / one.softcap) * one.softcap if one.softcap else logits
+
+    def read(self, x: Tensor, ids: Tensor) -> Tensor:
+        """What else stands among the words: nothing here."""
+        return x
+
+    def seen(self, layer: int, length: int) -> Tensor:
+        """Which positions (T, T) see which, or (B, 1, T, T)."""
+        index = torch.arange(length)
+        apart = index[:, None] - index
+        return (apart >= 0) & (apart < (WINDOW if self.one.sees_window(layer) else POSITIONS))
 
     def layer(self, start: str, x: Tensor, layer: int) -> Tensor:
         scale = self.one.residual_scale or 1.0
@@ -247,10 +257,7 @@ class Reference(Layers):
         scores = q @ k.transpose(-1, -2) * (one.score_scale or one.head_dim**-0.5)
         if one.score_softcap:
             scores = torch.tanh(scores / one.score_softcap) * one.score_softcap
-        index = torch.arange(x.shape[1])
-        apart = index[:, None] - index
-        seen = (apart >= 0) & (apart < (WINDOW if one.sees_window(layer) else POSITIONS))
-        scores = scores.masked_fill(~seen, -torch.inf)
+        scores = scores.masked_fill(~self.seen(layer, x.shape[1]), -torch.inf)
         if one.sinks:
             sinks = self.tensors[f"{start}sinks"][:, None, None].expand(x.shape[0], -1, x.shape[1], 1)
             scores = torch.cat((scores, sinks), dim=-1)

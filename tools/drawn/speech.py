@@ -122,18 +122,26 @@ class Weights(Tensors):
         self.tensors[f"{name}.bias"] = self.drawn(HIDDEN)
 
     def of_spectra(self) -> None:
+        self.ears()
+        if self.one.position == "stored":
+            self.tensors["heard.decoder.embed_positions.weight"] = self.drawn(POSITIONS, HIDDEN)
+        self.tensors["heard.decoder.embed_tokens.weight"] = self.drawn(WORDS, HIDDEN)
+        self.layers("decoder")
+        if not self.one.tied:
+            self.linear("proj_out", WORDS, HIDDEN, bias=False)
+
+    def ears(self) -> None:
+        """The encoder of spectra alone."""
         self.layer_of("heard.encoder.conv1", HIDDEN, BANDS, 3)
         self.layer_of("heard.encoder.conv2", HIDDEN, HIDDEN, 3)
         if self.one.position == "stored":
             self.tensors["heard.encoder.embed_positions.weight"] = self.drawn(FRAMES // 2, HIDDEN)
-            self.tensors["heard.decoder.embed_positions.weight"] = self.drawn(POSITIONS, HIDDEN)
-        self.tensors["heard.decoder.embed_tokens.weight"] = self.drawn(WORDS, HIDDEN)
-        for side in ("encoder", "decoder"):
-            for layer in range(LAYERS):
-                self.layer(f"heard.{side}.layers.{layer}.", is_across=side == "decoder")
-            self.norm(f"heard.{side}.layer_norm")
-        if not self.one.tied:
-            self.linear("proj_out", WORDS, HIDDEN, bias=False)
+        self.layers("encoder")
+
+    def layers(self, side: str) -> None:
+        for layer in range(LAYERS):
+            self.layer(f"heard.{side}.layers.{layer}.", is_across=side == "decoder")
+        self.norm(f"heard.{side}.layer_norm")
 
     def layer(self, start: str, is_across: bool = False) -> None:
         self.attention(f"{start}self_attn.")
@@ -194,7 +202,7 @@ class Reference(Layers):
         )
         return y[..., :-1].transpose(1, 2)
 
-    def of_spectra(self, spectra: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def heard(self, spectra: Tensor) -> Tensor:
         one, x = self.one, spectra
         for name, stride in (("conv1", 1), ("conv2", 2)):
             x = F.gelu(self.convolution(f"heard.encoder.{name}", x, stride=stride, padding=1))
@@ -203,7 +211,10 @@ class Reference(Layers):
             x = x + self.tensors["heard.encoder.embed_positions.weight"]
         for layer in range(LAYERS):
             x = self.layer(f"heard.encoder.layers.{layer}.", x)
-        x = self.norm("heard.encoder.layer_norm", x)
+        return self.norm("heard.encoder.layer_norm", x)
+
+    def of_spectra(self, spectra: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        one, x = self.one, self.heard(spectra)
         table = self.tensors["heard.decoder.embed_tokens.weight"]
         y = table[ids] * (HIDDEN**0.5 if one.scaled else 1.0)
         if one.position == "stored":
