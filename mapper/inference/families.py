@@ -137,7 +137,8 @@ class Families:
 
     def speak_for(self, scope: Scope) -> bool:
         """The same, or a family of the whole has one for the tower, or the names are those of a library; none speaks for what joins towers."""
-        is_between = scope.tower is None and len(self.parts) > 1
+        towers = {part.tower for part in self.parts} | self.strangers.keys()
+        is_between = scope.tower is None and len(towers) > 1
         joins = is_between and (bool(scope.words) or self.match is not None)  # what stands between towers
         if self.are_vouched_for or (self.part(scope) is not None and not joins):
             return True

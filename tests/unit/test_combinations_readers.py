@@ -24,6 +24,9 @@ def seeing(**said: object) -> Draw:
 KNOWN = {
     "patches one behind the other": Draw(joined="rows", shape="one"),
     "squares of a named layer": Draw(joined="squares", joined_field="spatial_merge_size"),
+    "squares beside a decoder of a listed type": seeing(
+        joined="squares", joined_field="spatial_merge_size", listed="text", called="numbers"
+    ),
     "means of squares": seeing(joined="mean"),
     "three maps in a row of modules, and a norm": Draw(called="numbers", shape="three", normed="last"),
     "a norm between two maps": seeing(called="numbers", normed="between"),
