@@ -446,7 +446,7 @@ def truth_of_projector(one: Draw) -> dict[str, Any]:
         "projector.last_activation": False,
         "projector.placement": one.normed,
         "projector:norm.eps": Projector.eps,
-        "projector:norm.kind": "RMSNorm" if one.norm == "rms" else "LayerNorm",
+        "norm.kind": "RMSNorm" if "rms" in (one.normed and one.norm, one.text.norm) else "LayerNorm",
         "projector:feed_forward.activation": one.activation,
     }
 
