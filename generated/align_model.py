@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 42b750769c65.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -226,8 +226,7 @@ class Attention(nn.Module):
 
 class VisionLayerWithExpansionAndStride(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -255,8 +254,7 @@ class VisionLayerWithExpansionAndStride(nn.Module):
 
 class VisionLayerWithExpansionAndResidual(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -286,8 +284,7 @@ class VisionLayerWithExpansionAndResidual(nn.Module):
 
 class VisionLayerWithExpansion(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -318,7 +315,7 @@ class VisionLayerWithExpansion(nn.Module):
 
 class VisionLayer(nn.Module):
     """vision_model.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config):
@@ -334,7 +331,7 @@ class VisionLayer(nn.Module):
 
 class VisionLayerWithResidual(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config):
@@ -601,4 +598,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b437beb1404fb2b8
+# sha256 of all above: 8056e93e321050d2

@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 42b750769c65.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -141,8 +141,7 @@ class DepthwiseWithStride(nn.Module):
 
 class LayerWithExpansionAndStride(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -170,8 +169,7 @@ class LayerWithExpansionAndStride(nn.Module):
 
 class LayerWithExpansionAndResidual(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -201,8 +199,7 @@ class LayerWithExpansionAndResidual(nn.Module):
 
 class LayerWithExpansion(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
+    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -233,7 +230,7 @@ class LayerWithExpansion(nn.Module):
 
 class Layer(nn.Module):
     """efficientnet.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config):
@@ -249,7 +246,7 @@ class Layer(nn.Module):
 
 class LayerWithResidual(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config):
@@ -455,4 +452,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: aae7d495a7042a20
+# sha256 of all above: 84f2a76ddef78680

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 42b750769c65.
+"""kyutai/mimi: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 86c77d7bffff7e8f
+# sha256 of all above: 0dcd39248d54983e

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 42b750769c65.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -97,8 +97,8 @@ class Contraction(nn.Module):
 
 
 class FirstLayer(nn.Module):
-    """mobilenet_v2.conv_stem: inverted bottleneck with a depthwise convolution and a projection, with a
-    residual where the shapes allow.
+    """mobilenet_v2.conv_stem: inverted bottleneck with a depthwise convolution and a projection (a
+    residual where the shapes allow).
     """
 
     def __init__(self, config: Config):
@@ -113,7 +113,7 @@ class FirstLayer(nn.Module):
 
 class Layer(nn.Module):
     """mobilenet_v2.layer.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection, with a residual where the shapes allow.
+    convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -129,7 +129,7 @@ class Layer(nn.Module):
 
 class LayerWithResidual(nn.Module):
     """mobilenet_v2.layer.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection, with a residual where the shapes allow.
+    convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, config: Config, input_size: int, inner_size: int):
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 0ad6d5ee66a01a63
+# sha256 of all above: d0c782b77bdd17d5

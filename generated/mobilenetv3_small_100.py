@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 42b750769c65.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -44,7 +44,7 @@ torch.export.register_dataclass(Output)
 
 class LayerWithDepthwiseExpansionAndStride(nn.Module):
     """blocks.1.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection, with a residual where the shapes allow.
+    convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self):
@@ -72,7 +72,7 @@ class LayerWithDepthwiseExpansionAndStride(nn.Module):
 
 class LayerWithDepthwiseExpansionAndResidual(nn.Module):
     """blocks.1.1: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection, with a residual where the shapes allow.
+    convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self):
@@ -129,7 +129,7 @@ class LayerWithConvolution(nn.Module):
 
 class LayerWithDepthwiseExpansion(nn.Module):
     """blocks.*.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution, squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
 
 class Layer(nn.Module):
     """blocks.*.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution, squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
     """
 
     def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
@@ -208,7 +208,7 @@ class Layer(nn.Module):
 
 class LayerWithDepthwiseProjected(nn.Module):
     """blocks.0.0: inverted bottleneck with a depthwise convolution, squeeze-and-excitation and a
-    projection, with a residual where the shapes allow.
+    projection (a residual where the shapes allow).
     """
 
     def __init__(self):
@@ -404,4 +404,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3f5dec8e7295e940
+# sha256 of all above: d834956f9fc2cfd5

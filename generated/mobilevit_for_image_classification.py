@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 42b750769c65.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -179,8 +179,8 @@ class Layer(nn.Module):
 
 class LayerWithDepthwise(nn.Module):
     """mobilevit.encoder.layer.*.layer.0, mobilevit.encoder.layer.*.downsampling_layer: inverted bottleneck
-    with a pointwise convolution to more channels, a depthwise convolution and a projection, with a
-    residual where the shapes allow.
+    with a pointwise convolution to more channels, a depthwise convolution and a projection (a residual
+    where the shapes allow).
     """
 
     def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -196,7 +196,7 @@ class LayerWithDepthwise(nn.Module):
 
 class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevit.encoder.layer.1.layer.*: inverted bottleneck with a pointwise convolution to more
-    channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    channels, a depthwise convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self):
@@ -398,4 +398,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6e3396e9e8a73104
+# sha256 of all above: c89695f6d0876b43

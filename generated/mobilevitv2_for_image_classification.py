@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 42b750769c65.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -176,8 +176,8 @@ class Layer(nn.Module):
 
 class LayerWithDepthwise(nn.Module):
     """mobilevitv2.encoder.layer.*.layer.0, mobilevitv2.encoder.layer.*.downsampling_layer: inverted
-    bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection,
-    with a residual where the shapes allow.
+    bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection
+    (a residual where the shapes allow).
     """
 
     def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -193,7 +193,7 @@ class LayerWithDepthwise(nn.Module):
 
 class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevitv2.encoder.layer.1.layer.1: inverted bottleneck with a pointwise convolution to more
-    channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    channels, a depthwise convolution and a projection (a residual where the shapes allow).
     """
 
     def __init__(self):
@@ -374,4 +374,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: fe5deaf6d980b159
+# sha256 of all above: c73cfb2f4b003cae

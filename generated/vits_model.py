@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 42b750769c65.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 84408db0ba5f.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -361,7 +361,9 @@ class Wavenet(nn.Module):
 
 
 class Refinements(nn.Module):
-    """decoder.resblocks.*: residual units of dilated convolutions (HiFi-GAN)."""
+    """decoder.resblocks.*: residual units of dilated convolutions with an activation before each
+    (HiFi-GAN).
+    """
 
     def __init__(self, config: Config, channels: int, kernel_size: int):
         super().__init__()
@@ -637,4 +639,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 80472c5793542f19
+# sha256 of all above: f9899fa929791b6f
