@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 84408db0ba5f.
+"""kyutai/mimi: written by mapper 0.1.0, rules f339aaeaf600.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0dcd39248d54983e
+# sha256 of all above: 2236cabe343dc2fb

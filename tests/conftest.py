@@ -47,6 +47,7 @@ SAMPLED = {
     "tests/unit/test_combinations.py": 3,
     "tests/unit/test_combinations_chains.py": 3,
     "tests/unit/test_combinations_encoders.py": 3,
+    "tests/unit/test_combinations_readers.py": 3,
     "tests/unit/test_combinations_vision.py": 3,
     "tests/unit/test_graph_straight.py::test_what_a_graph_would_grow_to_is_not_made_at_import": 3,
     "tests/unit/test_hostile.py::test_a_bad_input_is_refused_or_read_right": 4,

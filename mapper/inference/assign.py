@@ -205,9 +205,12 @@ class Filler:
 
     def _know(self, scope: Scope, name: str) -> bool:
         """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""
+        anyones = {
+            rule.place for rule in self.facts.unlisted.get(name, ())
+        }  # fields that it does not know itself
         twins = self.twins.of(scope) if self.twins else []
         said = [twin.facts.get(scope, name) for twin in twins]
-        return any(known is not None and known.evidence == "config" for known in said)
+        return any(known and known.evidence == "config" and known.rule not in anyones for known in said)
 
     def form(self, scope: Scope, leaf: Leaf) -> None:
         """Whether a norm scales by 1 + weight, where no family says what its names mean.

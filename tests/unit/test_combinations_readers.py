@@ -8,7 +8,7 @@ import pytest
 
 from mapper._api import describe
 from tools.combinations import EQUAL, TOLD, answered, fares
-from tools.drawn import readers, speech
+from tools.drawn import decoders, readers, speech
 from tools.drawn.readers import Draw
 from tools.drawn.vision_towers import Vision
 
@@ -53,3 +53,14 @@ def test_a_norm_as_wide_as_what_is_read_alone_stands_first(tmp_path: Path) -> No
     readers.write(seeing(normed="first", joined="squares", joined_field="downsample_ratio"), tmp_path, 1)
     found = {fact.value for fact in describe(str(tmp_path)).facts if fact.name == "projector.placement"}
     assert found == {"first"}
+
+
+def test_which_norms_a_text_beside_a_tower_has_is_asked_as_of_one_alone(tmp_path: Path) -> None:
+    """The field of their epsilon is no listed type's of these names, though types that nobody lists may have it."""
+    one = Draw(text=decoders.Draw(norm="scale"))
+    readers.write(one, tmp_path, 1)
+    said, missing = answered(readers, one, tmp_path)
+    assert {key.rpartition(":")[2]: value for key, value in said.items()}[
+        "norm.kind"
+    ] == "LayerNorm" and not missing, said
+    assert fares(readers, one, tmp_path / "again", 1)[0] == TOLD
