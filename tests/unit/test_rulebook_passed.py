@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mapper._parsed import SUFFIX, cache_folder
 from mapper.authoring import passed
 from mapper.authoring.check import Checker
 from mapper.authoring.found import FileCheck
@@ -24,7 +25,11 @@ NAMES = ("bert", "distilbert", "roberta")
 @pytest.fixture
 def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three families, one of which extends another, with all that is no family's."""
+    parsed = [*cache_folder().glob(f"flows-*{SUFFIX}"), *cache_folder().glob(f"vocabulary-*{SUFFIX}")]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache_folder().mkdir(parents=True)
+    for path in parsed:  # of the files that are the same as those shipped
+        shutil.copy2(path, cache_folder())
     folder = tmp_path / "rules"
     for kind in ("vocabulary", "flows"):
         shutil.copytree(SHIPPED / kind, folder / kind)
