@@ -205,9 +205,8 @@ class Filler:
 
     def _know(self, scope: Scope, name: str) -> bool:
         """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""
-        anyones = {
-            rule.place for rule in self.facts.unlisted.get(name, ())
-        }  # fields that it does not know itself
+        # what any unlisted type may have is not what the listed one knows itself
+        anyones = {rule.place for rule in self.facts.unlisted.get(name, ())}
         twins = self.twins.of(scope) if self.twins else []
         said = [twin.facts.get(scope, name) for twin in twins]
         return any(known and known.evidence == "config" and known.rule not in anyones for known in said)

@@ -137,15 +137,11 @@ class _Start:
     match: FamilyMatch | None  # the family by type, or else by names
     findings: list[str]
     held: str  # the one kind of thing that a file holds which is no model
+    is_untyped: bool  # no class is named; timm names a network
     is_brief: bool  # it is read only as far as it takes to see that it is no better than another reading
     looked_up: set[str] = field(
         default_factory=set
     )  # in every attempt: the last one may be because of the others
-
-    @property
-    def is_untyped(self) -> bool:
-        """Whether no class is named; timm names a network."""
-        return self.config.model_type is None or self.config.data.get(TYPE) is None
 
     def read(
         self,
@@ -209,7 +205,7 @@ def _start(
     is_untyped = config.model_type is None or config.data.get(TYPE) is None
     is_brief = other is not None and _brings_no_family(other, match, is_untyped)
     return _Start(
-        checkpoint, rulebook, hints, use_families, tree, names, config, match, findings, held, is_brief
+        checkpoint, rulebook, hints, use_families, tree, names, config, match, findings, held, is_untyped, is_brief
     )  # fmt: skip
 
 
