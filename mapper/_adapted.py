@@ -199,22 +199,12 @@ def _read(base: Architecture, adapter: Checkpoint) -> Adapter:
         )
     _check(settings, adapter.source)
     names = {_unwrapped(key): key for key in adapter.tensors}
-    downs = {
-        name.removesuffix(f".{word}"): word for name in names for word in DOWN if name.endswith(f".{word}")
-    }
-    if not downs:
-        raise SourceError(
-            f"{adapter.source} has no updates of low rank: none of its {len(names)} names ends in lora_A.weight"
-        )
+    downs = _downs(names, adapter.source)
     move, notes = _moved(base.checkpoint, list(downs), adapter.source)
     leaves = {str(place): leaf for leaf in base.leaves for place in leaf.place.expand()}
     updates, used = [], set()
     for path, word in downs.items():
-        down, up = f"{path}.{word}", f"{path}.{UP[DOWN.index(word)]}"
-        if up not in names:
-            raise SourceError(
-                f"{adapter.source}: {shorten(up)} is missing beside {shorten(down)}; download it again"
-            )
+        down, up = f"{path}.{word}", _up(path, word, names, adapter.source)
         used |= {down, up}
         updates.append(_update(move(path), names[down], names[up], leaves, base.checkpoint, adapter))
     stored = {
@@ -287,17 +277,36 @@ def _place(path: str, more: str = "", less: str = "") -> str:
     return more + path.removeprefix(less)
 
 
+def _downs(names: Iterable[str], source: str) -> dict[str, str]:
+    """The paths of the modules that are updated, with the word for the first matrix. Raises SourceError for none."""
+    names = list(names)
+    downs = {
+        name.removesuffix(f".{word}"): word for name in names for word in DOWN if name.endswith(f".{word}")
+    }
+    if not downs:
+        raise SourceError(
+            f"{source} has no updates of low rank: none of its {len(names)} names ends in lora_A.weight"
+        )
+    return downs
+
+
+def _up(path: str, word: str, names: Container[str], source: str) -> str:
+    """The name of the second matrix beside the first. Raises SourceError where it is missing."""
+    up = f"{path}.{UP[DOWN.index(word)]}"
+    if up not in names:
+        raise SourceError(
+            f"{source}: {shorten(up)} is missing beside {shorten(f'{path}.{word}')}; download it again"
+        )
+    return up
+
+
 def _update(
     path: str, down: str, up: str, leaves: Mapping[str, Leaf], base: Checkpoint, adapter: Checkpoint
 ) -> Update:
     leaf = leaves.get(path)
     kind = leaf.kind if leaf is not None else "Parameter"
     is_table = down.endswith(DOWN[1])
-    if not (
-        kind == "Embedding"
-        if is_table
-        else kind == "Linear" or (kind.startswith("Conv") and "Transpose" not in kind)
-    ):
+    if not _is_updatable(kind, is_table):
         raise SourceError(
             f"{adapter.source} updates {shorten(path)}, a {kind}; maps, convolutions and embeddings can be updated"
         )
@@ -306,26 +315,26 @@ def _update(
         for table, key in ((base.tensors, f"{path}.weight"), (adapter.tensors, down), (adapter.tensors, up))
     )
     transposed = not is_table and leaf is not None and leaf.is_transposed
-    expected = shape[::-1] if transposed or is_table else shape
-    fits = (
-        len(a) == len(expected)
-        and len(b) == len(a)
-        and b[1:2] == a[:1]
-        and a[1:] == expected[1:]
-        and b[0] == expected[0]
-    )
-    if not fits or any(extent != 1 for extent in b[2:]):
+    if not _fits(a, b, shape[::-1] if transposed or is_table else shape):
         raise SourceError(
             f"{adapter.source}: the update of {shorten(path)}, {list(b)} times {list(a)}, does not fit its weight {list(shape)}"
         )
-    return Update(
-        path,
-        down,
-        up,
-        _scale(adapter.adapter or {}, _module(down), a[0]),
-        a[0],
-        transposed,
-    )
+    return Update(path, down, up, _scale(adapter.adapter or {}, _module(down), a[0]), a[0], transposed)
+
+
+def _is_updatable(kind: str, is_table: bool) -> bool:
+    """Whether an update of low rank, of a table or of a map, may be one of a leaf of this kind."""
+    if is_table:
+        return kind == "Embedding"
+    return kind == "Linear" or (kind.startswith("Conv") and "Transpose" not in kind)
+
+
+def _fits(a: Sequence[int], b: Sequence[int], weight: Sequence[int]) -> bool:
+    """Whether the matrices [rank, in, ...] and [out, rank, 1, ...] are an update of a weight [out, in, ...]."""
+    if not len(a) == len(b) == len(weight):
+        return False
+    meets = b[1:2] == a[:1] and a[1:] == weight[1:] and b[0] == weight[0]
+    return meets and all(extent == 1 for extent in b[2:])
 
 
 def _check_whole(

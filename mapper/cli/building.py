@@ -125,11 +125,8 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
     train = architecture.dropout is not None
     text = emit(architecture, train=train)  # before torch is there: what cannot be built is refused at once
     with working("loading torch"):
-        import torch
-
         from mapper._build import build_architecture
         from mapper._dtype import as_torch
-        from mapper._trial import made_up_inputs, not_finite, shapes
     options.check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
@@ -138,29 +135,39 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
     if architecture.reading == "skeleton":
         lines += [f"  {printable(text, limit=400)}" for text in architecture.missing]
         return model, [*lines, "not run: a skeleton has no forward"]
+    return model, lines + _run_once(model, architecture)
+
+
+def _run_once(model: nn.Module, architecture: Architecture) -> list[str]:
+    """Run on made-up inputs, and say what came out. Raises ArchitectureError where a model of the rules fails."""
+    import torch
+
+    from mapper._trial import made_up_inputs, not_finite, shapes
+
     inputs = made_up_inputs(architecture, model)
     start = time.perf_counter()
     with working("running once"), torch.inference_mode():
         try:
             outputs = model(**inputs)
         except Exception as error:  # whatever stops a model that a file describes, the file is at fault
-            if architecture.reading == "graph":  # no rule says which sizes it takes
-                why = printable(f"{type(error).__name__}: {error}", limit=200)
-                return model, [
-                    *lines,
-                    f"not run: made-up inputs of the sizes that the graph leaves open do not fit ({why})",
-                ]
-            raise ArchitectureError(
-                f"{architecture.checkpoint.source}: the forward fails on made-up inputs ({type(error).__name__}: {error}); "
-                f"{_advice(architecture)}"
-            ) from error
+            return [_not_run(architecture, error)]
     given = ", ".join(text for name, value in inputs.items() for text in shapes(value, name))
-    return model, [
-        *lines,
+    return [
         f"ran in {time.perf_counter() - start:.2f} s on {given}:",
         *(f"  {text}" for text in shapes(outputs)),
         *(printable(text, limit=400) for text in not_finite(outputs, model)),
     ]
+
+
+def _not_run(architecture: Architecture, error: Exception) -> str:
+    """Why a model does not run: said of one of a graph, as no rule says which sizes it takes; raised of any other."""
+    what = f"{type(error).__name__}: {error}"
+    if architecture.reading == "graph":
+        why = printable(what, limit=200)
+        return f"not run: made-up inputs of the sizes that the graph leaves open do not fit ({why})"
+    raise ArchitectureError(
+        f"{architecture.checkpoint.source}: the forward fails on made-up inputs ({what}); {_advice(architecture)}"
+    ) from error
 
 
 def _advice(architecture: Architecture) -> str:

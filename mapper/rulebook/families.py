@@ -139,37 +139,36 @@ def alike(families: Iterable[Family]) -> list[list[Family]]:
     return list(found.values())
 
 
+# What a family has beside that of the family which it extends: tables, in which its own entries win, and lists.
+_TABLES = (
+    "implies",
+    "implies_of",
+    "present_if_of",
+    "requires_of",
+    "towers",
+    "reads_as",
+    "folders",
+    "names",
+    "kinds",
+    "forms",
+    "flows",
+    "unused",
+    "unused_beside",
+)
+_LISTS = ("requires", "varies", "optional")
+
+
 def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, ...] = ()) -> Family:
     """The family with the tables of those it extends; its own entries come first and win."""
     if family.extends is None:
         return family
     if family.extends in (*seen, family.name):
         raise RuleError(f"{family.file}:{family.line}: {family.name!r} extends itself")
-    base = families.get(family.extends)
-    if base is None:
-        close = get_close_matches(family.extends, families, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise RuleError(f"{family.file}:{family.line}: there is no family {family.extends!r} to extend{hint}")
-    base = inherited(base, families, (*seen, family.name))
+    base = inherited(_extended(family, families), families, (*seen, family.name))
     changes: dict[str, Any] = {
-        key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
-        for key in (
-            "implies",
-            "implies_of",
-            "present_if_of",
-            "requires_of",
-            "towers",
-            "reads_as",
-            "folders",
-            "names",
-            "kinds",
-            "forms",
-            "flows",
-            "unused",
-            "unused_beside",
-        )
+        key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))} for key in _TABLES
     }
-    for key in ("requires", "varies", "optional"):
+    for key in _LISTS:
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
     changes["present_if"] = {**_promised_still(base.present_if, family.optional), **family.present_if}
     changes["ignored"] = base.ignored.beside(family.ignored)
@@ -180,6 +179,16 @@ def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, .
             "absent": base.absent,
         }
     return replace(family, facts=FirstOf((family.facts, base.facts)), **changes)
+
+
+def _extended(family: Family, families: Mapping[str, Family]) -> Family:
+    """The family that one extends. Raises RuleError where there is none of that name."""
+    name = str(family.extends)
+    if name in families:
+        return families[name]
+    close = get_close_matches(name, families, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise RuleError(f"{family.file}:{family.line}: there is no family {name!r} to extend{hint}")
 
 
 def _promised_still(table: dict[str, tuple[str, ...]], optional: Iterable[str]) -> dict[str, tuple[str, ...]]:

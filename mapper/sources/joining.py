@@ -39,9 +39,19 @@ def joined(
     if len(tensors) > limits.TENSORS:
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
-    checkpoint.notes = list(
-        dict.fromkeys([*notes, *said, *(note for shard in shards for note in (*shard.notes, *shard.told))])
-    )
+    _describe(checkpoint, shards, (*notes, *said))
+    if len(shards) == 1:
+        checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)
+    _make_readable(checkpoint, shards)
+    if document is not None:
+        saved.apply(checkpoint, document)
+    return checkpoint
+
+
+def _describe(checkpoint: Checkpoint, shards: list[Shard], notes: Iterable[str]) -> None:
+    """What the files say beside their tensors' names and shapes."""
+    told = (note for shard in shards for note in (*shard.notes, *shard.told))
+    checkpoint.notes = list(dict.fromkeys([*notes, *told]))
     checkpoint.foreign = list(dict.fromkeys(name for shard in shards for name in shard.foreign))
     checkpoint.metadata = {
         key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
@@ -51,20 +61,20 @@ def joined(
     checkpoint.observed = [one for shard in shards for one in shard.observed]
     checkpoint.tied = {head: table for shard in shards for head, table in shard.tied.items()}
     checkpoint.nameless = next((shard.nameless for shard in shards if shard.nameless), "")
-    if len(shards) == 1:
-        checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)
     checkpoint.packed = {name: packed for shard in shards for name, packed in shard.packed.items()}
+
+
+def _make_readable(checkpoint: Checkpoint, shards: list[Shard]) -> None:
+    """Where every file is at hand: how values are read, and where each tensor lies."""
     paths = [shard.path for shard in shards if shard.path is not None]
-    if len(paths) == len(shards):
-        checkpoint.weights = paths
-        homes: dict[str, Shard] = {}
-        for shard in shards:
-            homes.update(dict.fromkeys(shard.tensors, shard))
-        checkpoint.read = lambda names: read(homes, names)
-        checkpoint.where = lambda name: where(homes.get(name), name)
-    if document is not None:
-        saved.apply(checkpoint, document)
-    return checkpoint
+    if len(paths) < len(shards):
+        return
+    homes: dict[str, Shard] = {}
+    for shard in shards:
+        homes.update(dict.fromkeys(shard.tensors, shard))
+    checkpoint.weights = paths
+    checkpoint.read = lambda names: read(homes, names)
+    checkpoint.where = lambda name: where(homes.get(name), name)
 
 
 def _config(shards: list[Shard], config: dict[str, Any] | None) -> tuple[dict[str, Any] | None, list[str]]:
