@@ -120,7 +120,7 @@ def _infer(
     match = _heard(start)
     attempts = _attempts(match, start.config, rulebook, start.names) if use_families else [Attempt(None)]
     architecture = _first_fit(start.read, attempts, start.findings, start.config.model_type is None)
-    return _as_chain(start, architecture) if match is None else architecture
+    return _as_chain(start, architecture) if architecture.family is None else architecture
 
 
 @dataclass(frozen=True)

@@ -399,3 +399,42 @@ def test_a_layer_whose_reader_is_behind_its_run_is_asked_about():
     }
     asked = mapper.inspect(state).architecture.questions
     assert {"chain.reads", "chain.activation"} <= {each.fact for each in asked}
+
+
+class PreNormBlock(nn.Module):
+    """Norm, convolution, norm, slopes, convolution, norm, and a sum (as face recognition has it, 1801.07698)."""
+
+    def __init__(self, width, out, stride):
+        super().__init__()
+        self.bn1, self.conv1 = nn.BatchNorm2d(width), nn.Conv2d(width, out, 3, 1, 1, bias=False)
+        self.bn2, self.prelu = nn.BatchNorm2d(out), nn.PReLU(out)
+        self.conv2, self.bn3 = nn.Conv2d(out, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        shortcut = nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+        self.downsample = nn.Sequential(*shortcut) if stride > 1 else None
+
+    def forward(self, x):
+        found = self.bn3(self.conv2(self.prelu(self.bn2(self.conv1(self.bn1(x))))))
+        return found + (x if self.downsample is None else self.downsample(x))
+
+
+def test_a_block_may_begin_with_a_norm_behind_the_norm_of_the_last_one():
+    torch.manual_seed(0)
+    blocks = nn.Sequential(PreNormBlock(4, 4, 2), PreNormBlock(4, 4, 1), PreNormBlock(4, 6, 2))
+    stem = OrderedDict(conv1=nn.Conv2d(3, 4, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(4), prelu=nn.PReLU(4))
+    end = OrderedDict(layer1=blocks, bn2=nn.BatchNorm2d(6), flat=nn.Flatten(), fc=nn.Linear(96, 5))
+    model = nn.Sequential(stem | end).eval()
+    strides = [f"layer1.{at}.{name}" for at in (0, 2) for name in ("conv2", "downsample.0")]
+    said = {**{f"{name}:chain.stride": 2 for name in strides}, "chain.stride": 1, "chain.padding": "half"}
+    said |= {"chain.activation": "none", "chain.activation_before_norm": False, "chain.pooling": "none"}
+    said |= {"chain.residual": "after_activation", "chain.reduction": "flatten", "chain.output": "none"}
+    open_at_first = {question.name for question in mapper.inspect(model.state_dict()).architecture.questions}
+    assert "norm.eps" not in open_at_first, "torch's own in a shortcut, too"
+    inputs = torch.randn(2, 3, 16, 16)
+    torch.testing.assert_close(mapper.build(model.state_dict(), hints=said)(inputs).output, model(inputs))
+
+
+@pytest.mark.parametrize(("names", "reading"), [(("gru", "h2o"), "unverified"), (("i2h", "h2o"), "skeleton")])
+def test_maps_of_a_cell_are_those_of_two_names_at_least(names, reading):
+    first, last = nn.GRU(8, 8) if names[0] == "gru" else nn.Linear(16, 8), nn.Linear(8, 9)
+    model = nn.ModuleDict({"embedding": nn.Embedding(9, 8), names[0]: first, names[1]: last})
+    assert mapper.inspect(model.state_dict()).architecture.reading == reading

@@ -143,8 +143,9 @@ class Between:
         value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
         if value not in (None, *among):
             raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
+        kept = through_branch(self, span) if span.branch or value in ADDED else ""
         if value in ADDED:
-            self.add(f"residual = {through_branch(self, span)}")
+            self.add(f"residual = {kept}")
             self.joined[span.last] = str(value)
 
     def join(self, at: int, where: str) -> None:

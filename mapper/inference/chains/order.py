@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
 
+from mapper.architecture import Place
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -290,7 +291,7 @@ def in_line(
 
 def _stand_apart(elements: Sequence[Element]) -> bool:
     """Whether each norm stands after a layer that it may be of: two in a row are no order of calls."""
-    return all(one.is_main or other.is_main or one.group != other.group for one, other in pairwise(elements))
+    return not any(_is_second_norm(one, other) for one, other in pairwise(elements))
 
 
 def _searched(search: _Search, ranks: Mapping[str, int]) -> Order | None:
@@ -425,8 +426,14 @@ class _Search:
 
 
 def _is_second_norm(last: Element | None, element: Element) -> bool:
-    """Whether it is a norm right behind a norm, or slopes behind slopes, which few networks have."""
-    return last is not None and last.group == element.group in (NORM, SLOPES)
+    """Whether it is a norm right behind a norm, or slopes behind slopes, which few networks have.
+
+    Where a block of a list ends, a sum may stand between them: the next one may begin with a norm.
+    """
+    if last is None or last.group != element.group or element.is_main:
+        return False
+    folders = {Place(one.leaf.place[:-1]) for one in (last, element)}
+    return len(folders) == 1 or not any(folder.is_element for folder in folders)
 
 
 def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:

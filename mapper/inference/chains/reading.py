@@ -41,6 +41,7 @@ from mapper.rulebook.facts import FactRule, InputRule
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import FlowEntry, FlowTable
 from mapper.rulebook.rulebook import Rulebook
+from mapper.words import parts
 
 FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
@@ -135,7 +136,7 @@ def chain_of(
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
-    if any(is_of(part, words.cells) for element in elements for part in element.leaf.place):
+    if _is_cell(elements, words):
         return None
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
@@ -143,6 +144,12 @@ def chain_of(
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     return chain or woven_of(elements, rest, words, is_told)
+
+
+def _is_cell(elements: Sequence[Element], words: ChainWords) -> bool:
+    """Whether two maps are called as those of a cell are: `h2o` alone may be the output of recurrent layers."""
+    every = (word for element in elements for part in element.leaf.place for word in parts(str(part)))
+    return len(words.cells.intersection(every)) > 1
 
 
 def _rules(rulebook: Rulebook, fact: str) -> Sequence[FactRule]:
