@@ -287,3 +287,24 @@ def test_of_two_leaves_that_one_word_names_the_nearer_has_the_role(files):
     found = roles(files, [f"encoder.layer.0.{name}" for name in names])
     assert found["encoder.layer.0.output.LayerNorm"] == "tower.layers.norm_feed_forward"
     assert found["encoder.layer.0.fold.output.LayerNorm"] == "tower.layers.?"
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("attention", ("toqueries", "tokeys", "tovalues", "unifyheads")),
+        ("slf_attn", ("w_qs", "w_ks", "w_vs", "out")),
+        ("self_attention", ("to_queries", "to_keys", "to_values", "output")),
+    ],
+)
+def test_maps_of_attention_may_be_called_by_their_plural(files, folder, names):
+    paths = [f"layers.0.{folder}.{name}" for name in names]
+    found = roles(files, paths)
+    assert [found[path].rsplit(".", 1)[-1] for path in paths] == ["query", "key", "value", "output"]
+
+
+@pytest.mark.parametrize(("own", "cross"), [("slf_attn", "enc_attn"), ("self_attn", "cross_attention_block")])
+def test_cross_attention_beside_attention_to_itself(files, own, cross):
+    kinds = {own: "attention", cross: "cross_attention"}
+    paths = {f"layers.0.{folder}.q_proj": f"tower.layers.{kind}.query" for folder, kind in kinds.items()}
+    assert roles(files, paths) == paths

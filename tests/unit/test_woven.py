@@ -395,3 +395,35 @@ def test_what_was_to_be_said_is_read_once_it_is():
         said |= {f"{name}:chain.reads": of for of, name in zip((before, *parts), parts, strict=False)}
         before = f"{block}.concat"
     assert not mapper.inspect(aggregated(), hints=said).architecture.missing
+
+
+class AdditiveGate(nn.Module):
+    """Weighs the places of maps by what coarser ones say of them (1804.03999)."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.down, self.below, self.up = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
+        self.att = nn.ModuleDict(
+            {"W_g": nn.Conv2d(8, 4, 1), "W_x": nn.Conv2d(8, 4, 1), "psi": nn.Conv2d(4, 1, 1)}
+        )
+        self.out = nn.Conv2d(16, 2, 1)
+
+    def forward(self, x):
+        kept = torch.relu(self.down(x))
+        up = torch.relu(self.up(torch.relu(self.below(kept))))
+        both = torch.relu(self.att["W_g"](up) + self.att["W_x"](kept))
+        return self.out(torch.cat((kept * torch.sigmoid(self.att["psi"](both)), up), 1))
+
+
+def test_a_block_called_attention_that_holds_convolutions_runs_by_what_its_layers_are_said_to_read():
+    model, inputs = AdditiveGate().eval(), torch.randn(1, 3, 6, 6)
+    reads = {
+        "below": "down", "up": "below", "att.W_g": "up", "att.W_x": "down",
+        "att.psi": "relu(att.W_g + att.W_x)", "out": "down * sigmoid(att.psi) & up",
+    }  # fmt: skip
+    said = {f"{layer}:chain.reads": text for layer, text in reads.items()}
+    said |= {f"{layer}:chain.activation": "relu" for layer in ("down", "below", "up")}
+    said |= {"chain.activation": "none", "chain.stride": 1, "chain.padding": 0, "chain.pooling": "none"}
+    said |= {"chain.output": "none", "chain.residual": "none"}
+    torch.testing.assert_close(mapper.build(model.state_dict(), hints=said)(inputs).output, model(inputs))

@@ -200,8 +200,9 @@ def _is_other(block: Block) -> bool:
             or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU", "Linear", "LayerNorm")
             for leaf in block.leaves()
         )
+    is_attention = block.kind == "attention"
     return block.kind in _OTHER and not (
-        block.kind == "attention" and (_is_one_map(block) or _is_gate(block))
+        is_attention and (_is_one_map(block) or _is_gate(block) or _is_of_maps(block))
     )
 
 
@@ -221,6 +222,12 @@ def _is_gate(block: Block) -> bool:
     shapes = [weight_shape(leaf) for leaf in block.leaves()]
     extents = {shape[:2] for shape in shapes if len(shape) > 1 and set(shape[2:]) <= {1}}
     return len(shapes) == len(extents) == 2 and extents == {shape[::-1] for shape in extents}
+
+
+def _is_of_maps(block: Block) -> bool:
+    """Whether a block called attention holds convolutions to fewer channels and their norms alone: it weighs places (1804.03999)."""
+    kinds = {leaf.kind for leaf in block.leaves()}
+    return bool(kinds) and kinds <= {"Conv1d", "Conv2d", "Conv3d", "BatchNorm", "PReLU"}
 
 
 def _is_small(leaf: Leaf) -> bool:
