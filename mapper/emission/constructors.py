@@ -35,7 +35,7 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "LayerNorm": tuple(
-        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"scale", "shift"})),
+        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"scale", "shift"}, {"a_2", "b_2"})),
     ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
@@ -294,6 +294,8 @@ class Constructor:
             if "beta" in self.leaf.tensors:
                 return self.call("LayerNormGammaBeta", size, self.required_eps())
             return self.call("LayerNormGamma", size, self.required_eps(), self.offset())
+        if "a_2" in self.leaf.tensors:
+            return self.call("LayerNormDeviation", size, self.required_eps())
         if "shift" in self.leaf.tensors:
             return self.call("LayerNormScaleShift", size, self.required_eps())
         if self.leaf.form == "channels_first":

@@ -100,6 +100,20 @@ class LayerNormScaleShift(nn.Module):
         return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
 
 
+class LayerNormDeviation(nn.Module):
+    """Norm by the deviation of a sample and eps ("The Annotated Transformer"). (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.a_2 = nn.Parameter(torch.empty(size))
+        self.b_2 = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return self.a_2 * centred / (x.std(-1, keepdim=True) + self.eps) + self.b_2
+
+
 class LayerNormGamma(nn.Module):
     """LayerNorm without a bias whose weight is stored as gamma, less an offset. (..., W) -> (..., W)"""
 
