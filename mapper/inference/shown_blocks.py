@@ -14,6 +14,7 @@ from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.naming.blocks import common_folder
 
 _CONVOLUTION, _LAYER, _ATTENTION, _FEED_FORWARD = "convolution", "layer", "attention", "feed_forward"
+_MOE = "moe"
 _SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
 _UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
 _LEAST = 2  # of what makes a block
@@ -44,6 +45,7 @@ def shown_folders(architecture: Architecture) -> Kinds:
     shown |= dict.fromkeys(_lone_convolutions(folders, shown), _CONVOLUTION)
     shown |= dict.fromkeys(_attentions(folders), _ATTENTION)
     shown |= dict.fromkeys(_feed_forwards(folders), _FEED_FORWARD)
+    shown |= dict.fromkeys(_experts(folders, known), _FEED_FORWARD)
     shown = {
         folder: kind for folder, kind in shown.items() if known.get(folder) not in (*_SUB_LAYERS, _LAYER)
     }
@@ -125,12 +127,12 @@ def _lone_convolutions(folders: Folders, shown: Kinds) -> Iterator[Place]:
 
 
 def _around_one(leaves: Iterable[Leaf]) -> Iterator[Place]:
-    """The named folders that have one module, a convolution called `conv` that no word knows, and nothing else."""
+    """The folders that have one module, a convolution called `conv`, and nothing else."""
     below = Counter(place for leaf in leaves for place in _around(Place(leaf.place[:-1])))
     for leaf in leaves:
         folder = Place(leaf.place[:-1])
-        is_alone = below[folder] == 1 and len(folder) > 0 and isinstance(folder[-1], str)
-        if is_alone and _is_convolution(leaf) and leaf.place[-1] == "conv" and leaf.role is None:
+        is_alone = below[folder] == 1 and len(folder) > 0
+        if is_alone and _is_convolution(leaf) and leaf.place[-1] == "conv":
             yield folder
 
 
@@ -175,6 +177,14 @@ def _feed_forwards(folders: Folders) -> Iterator[Place]:
             yield folder
     for folder, inside in folders.items():
         if _is_up_and_down(inside):
+            yield folder
+
+
+def _experts(folders: Folders, known: Mapping[Place, str]) -> Iterator[Place]:
+    """The folders of experts that are feed-forward networks of their own, each with its maps."""
+    for folder, inside in folders.items():
+        maps = [leaf for leaf in inside if leaf.kind == "Linear" and len(leaf.place) == len(folder) + 1]
+        if known.get(folder) == _MOE and isinstance(folder[-1], tuple) and len(maps) >= _LEAST:
             yield folder
 
 

@@ -53,7 +53,35 @@ def test_a_convolution_with_its_norm_is_a_block_and_several_are_a_layer() -> Non
 def test_a_folder_around_one_convolution_is_a_block() -> None:
     row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
     branch = {**convolution("zag.conv", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
-    assert kinds({**row, **branch}) == {"zag": "convolution"}
+    numbered = convolution("zeg.2.conv", 11, 6, 3, 3)
+    assert kinds({**row, **branch, **numbered}) == {"zag": "convolution", "zeg.2": "convolution"}
+
+
+def test_experts_with_maps_of_their_own_are_feed_forward_networks() -> None:
+    tensors = {
+        "wte.weight": (100, 64),
+        "h.0.norm_1.weight": (64,),
+        "h.0.attn.qkv.weight": (192, 64),
+        "h.0.attn.proj.weight": (64, 64),
+        "h.0.norm_2.weight": (64,),
+        "h.0.mlp.gate.weight": (2, 64),
+        **{f"h.0.mlp.experts.{at}.fc_{one}.weight": (96, 64) for at in range(2) for one in (1, 2)},
+        **{f"h.0.mlp.experts.{at}.proj.weight": (64, 96) for at in range(2)},
+        "ln_f.weight": (64,),
+    }
+    infos = {f"transformer.{name}": TensorInfo(shape, "F32") for name, shape in tensors.items()}
+    read = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
+    shown = {str(place): kind for place, kind in shown_folders(read).items()}
+    assert shown["transformer.h.0.mlp.experts.{0..1}"] == "feed_forward"
+
+
+def test_a_network_in_a_folder_called_attention_weighs_channels() -> None:
+    maps = {"attn.fc1.weight": (4, 16, 1, 1), "attn.fc2.weight": (16, 4, 1, 1)}
+    pair = {**convolution("conv1", 16, 16, 1, 1), **norm("bn1", 16), **convolution("conv2", 16, 16, 3, 3)}
+    names = {f"stages.{at}.{name}": shape for at in range(2) for name, shape in {**pair, **maps}.items()}
+    infos = {name: TensorInfo(shape, "F32") for name, shape in names.items()}
+    read = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
+    assert all(block.kind != "attention" for block in read.root.blocks())
 
 
 def test_a_convolution_alone_is_none_and_many_in_a_row_are_a_network() -> None:
