@@ -15,6 +15,7 @@ from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
 
 LAYERS = "layers"
+BARE_NORM = "norm"  # of a word that says no more: `final_layer_norm.norm` is what its folder is called
 Folder = tuple["str | tuple[int, ...]", ...]
 Groups = dict[Place, list[tuple[int, ...]]]  # folder of a list -> its positions, those alike together
 
@@ -244,8 +245,8 @@ class _Reader:
         for length in range(len(spot.place)):
             self.chain(spot, length)  # from the top, so that no name is too deep for the stack
         read = self.matched(found, spot)
-        if read is None and _is_alone(found):
-            read = self.matched(found, spot.folder(len(spot.place) - 1))
+        if _is_alone(found) and (read is None or read.role == BARE_NORM):
+            read = self.matched(found, spot.folder(len(spot.place) - 1)) or read
         return read or Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
 
     def matched(self, found: Found, spot: Spot) -> Reading | None:

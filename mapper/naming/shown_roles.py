@@ -25,6 +25,7 @@ from mapper.naming.leaf_groups import (
     with_role,
 )
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
+from mapper.naming.shown_norms import norms_between, norms_of_mixing
 from mapper.naming.shown_projections import output_projections
 from mapper.words import parts
 
@@ -391,6 +392,8 @@ _LOOKS = (
     feed_forwards,
     lettered,
     attentions,
+    norms_between,
+    norms_of_mixing,
     _layer_norms,
     _words,
     _widths,

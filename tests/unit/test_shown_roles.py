@@ -224,3 +224,28 @@ def test_an_output_as_wide_as_the_layers_is_no_head_of_words(
     assert roles(last, other)[0] == shown
     words = leaf("embed", (8, 8), WIDE, "token", "Embedding")
     assert roles(last, other, words)[0] == "lm_head"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (["norm_attention", "norm_after_attention"], ["norm_attention", "norm_feed_forward"]),
+        (["norm_after_attention", "norm_feed_forward"], ["norm_after_attention", "norm_feed_forward"]),
+        (
+            ["norm_attention", "norm_after_attention", "norm_feed_forward"],
+            ["norm_attention", "norm_after_attention", "norm_feed_forward"],
+        ),
+    ],
+)
+def test_a_norm_behind_attention_is_that_of_the_feed_forward_network_which_has_no_other(
+    said: list[str], shown: list[str]
+) -> None:
+    norms = [norm(f"h.*.n_{role}", LAYER, role) for role in said]
+    assert roles(*norms, *sub_layers())[: len(said)] == shown
+
+
+def test_the_norm_that_is_left_without_attention_is_that_of_what_mixes_positions() -> None:
+    maps = [leaf("h.*.net.up", (20, 8), NETWORK, "up"), leaf("h.*.net.down", (8, 20), NETWORK, "down")]
+    left, known = norm("h.*.wave.n", LAYER), norm("h.*.n", LAYER, "norm_feed_forward")
+    assert roles(left, known, *maps)[0] == "norm_attention"
+    assert roles(norm("h.*.m", LAYER), known, norm("h.*.wave.n", LAYER), *maps)[0] is None
