@@ -109,11 +109,20 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
                 candidates=[known.value],
             )
             is_listed = facts.families.speak_for(scope) and not facts.families.goes_by_names(scope)
-            if known.evidence != "shape" or is_listed:
+            if is_listed or (known.evidence != "shape" and not _fits_elsewhere(facts, scope, name, said)):
                 raise error
             if not is_said:
                 others[said.source] = error
     return others
+
+
+def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:
+    """Whether other layers of the tower show what a field says: it is then that of one kind of layers (MiMo-V2)."""
+    return any(
+        other is not scope and other.tower is scope.tower and known.shown and known.value == said.value
+        for other, used, known in facts.used.values()
+        if used == name
+    )
 
 
 def left_out(facts: Facts) -> list[str]:
