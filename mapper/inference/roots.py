@@ -23,6 +23,7 @@ from mapper.rulebook.pages import Page
 
 TASK = "task"
 ROOT = "root"
+_NEAR = 2  # roles that a flow lacks and is still told of
 
 
 def task_of_config(config: Config) -> Known | None:
@@ -75,7 +76,7 @@ def choose_root(
             f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
         )
     elif task and choice.flow:
-        lacking = _lacking(root, asked.considered, facts)
+        lacking = _lacking(root, [one for one in asked.considered if _serves(one, task)], facts)
         findings.append(_other_heads(task, choice.flow) + (f": {lacking}" if lacking else ""))
     return choice
 
@@ -177,12 +178,17 @@ def _near(found: Iterable[Composed]) -> list[FlowRule]:
     return list({rule.name: rule for rule in every if all(rule.when.values())}.values())
 
 
+def _serves(rule: FlowRule, task: Known) -> bool:
+    """Whether a flow is for a task, as far as it says."""
+    return task.value in rule.when.get(TASK, (task.value,))
+
+
 def _lacking(root: Scope, rules: Sequence[FlowRule], facts: Facts) -> str:
-    """What the flow for the task lacks that lacks least: `root/masked_lm needs 'head'`; "" where none lacks a role."""
+    """What the flow for the task lacks that lacks least: `root/masked_lm needs 'head'`; "" where none is near."""
     short = [
         (rule, [fault.name for fault in misfits(root, rule, facts) if fault.kind == LACKS]) for rule in rules
     ]
-    short = sorted((item for item in short if item[1]), key=lambda item: len(item[1]))
+    short = sorted((item for item in short if 0 < len(item[1]) <= _NEAR), key=lambda item: len(item[1]))
     return f"{short[0][0].name} needs {listed(short[0][1])}" if short else ""
 
 
