@@ -21,6 +21,11 @@ _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say wh
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
 _ROTARY = "rotary."
+_HEAD_DIM, _ANGLES = "attention.head_dim", ("rotary.dim", "rotary.local_dim")
+_WHOLE_HEADS = frozenset({"rotary", "rotary_interleaved"})  # steps of attention
+_OF_KINDS = (
+    "attention.kv_heads"  # the queries show that the other factor of the rows, the head size, is as said
+)
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
 
@@ -118,11 +123,33 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
 
 def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:
     """Whether other layers of the tower show what a field says: it is then that of one kind of layers (MiMo-V2)."""
-    return any(
+    return name == _OF_KINDS and any(
         other is not scope and other.tower is scope.tower and known.shown and known.value == said.value
         for other, used, known in facts.used.values()
         if used == name
     )
+
+
+def check_angles(facts: Facts, flows: Iterable[tuple[Scope, str]]) -> None:
+    """ArchitectureError where layers turn whole heads of a size that the angles of their tower do not have.
+
+    Of a listed type its family says it; in others one kind of layers may have heads of a size of its own.
+    """
+    for scope, flow in flows:
+        topic, _, steps = flow.partition("/")
+        if topic != "attention" or not _WHOLE_HEADS.intersection(steps.split("+")) or scope.tower is None:
+            continue
+        if facts.families.speak_for(scope) and not facts.families.goes_by_names(scope):
+            continue
+        found = [facts.get(scope.tower, name) for name in _ANGLES]
+        sizes = {known.value for known in found if known}
+        head = facts.get(scope, _HEAD_DIM)
+        if head and sizes and head.value not in sizes:
+            raise ArchitectureError(
+                f"{_HEAD_DIM} is {head.value} ({head.source}), but rotary embeddings are of {' or '.join(map(str, sorted(sizes)))} channels",
+                fact=_ANGLES[0],
+                at=str(scope.block.home),
+            )
 
 
 def left_out(facts: Facts) -> list[str]:

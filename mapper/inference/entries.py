@@ -65,8 +65,9 @@ def mapped(rule: FactRule, value: Any) -> Any:
 
 
 def is_silent(rule: FactRule, value: Any) -> bool:
-    """Whether a rule makes nothing of a word of the config: its map has null for it, and the fact is never null."""
-    return bool(rule.map) and not rule.nullable and isinstance(value, str) and mapped(rule, value) is None
+    """Whether a rule makes nothing of a word or a flag: its map has null for it, and the fact is never null."""
+    is_named = isinstance(value, str) or (isinstance(value, bool) and str(value).lower() in rule.map)
+    return bool(rule.map) and not rule.nullable and is_named and mapped(rule, value) is None
 
 
 def goes_by_form(rule: FactRule) -> bool:

@@ -49,6 +49,22 @@ def test_layers_may_have_other_heads_of_keys_and_values_than_the_config_says() -
     assert any("num_key_value_heads says" in finding for finding in architecture.findings)
 
 
+def test_heads_of_another_size_than_the_angles_are_no_model() -> None:
+    source = example("llama")
+    tensors, width = dict(source.tensors), source.config["hidden_size"]
+    head = width // source.config["num_attention_heads"]
+    for layer, size in ((0, head), (1, 2 * head)):
+        place = f"model.layers.{layer}.self_attn"
+        for one in "qk":
+            tensors[f"{place}.{one}_norm.weight"] = TensorInfo((size,), "F32")
+        for one in "qkv":
+            rows, _ = tensors[f"{place}.{one}_proj.weight"].shape
+            tensors[f"{place}.{one}_proj.weight"] = TensorInfo((rows * size // head, width), "F32")
+        tensors[f"{place}.o_proj.weight"] = TensorInfo((width, width * size // head), "F32")
+    (missing,) = read(source, tensors, {"rotary.style": "half"}, head_dim=head).missing
+    assert f"but rotary embeddings are of {head} channels" in missing
+
+
 def test_an_odd_share_of_a_head_turns_with_one_channel_more_in_steps_of_the_share() -> None:
     source = example("llama")
     head = (
