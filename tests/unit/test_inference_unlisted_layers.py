@@ -109,6 +109,13 @@ def test_sub_layers_in_a_list_of_their_own_are_those_of_one_layer_whatever_their
     }
 
 
+def test_the_radius_of_local_attention_is_not_passed_over() -> None:
+    source = example("t5")
+    assert "attention.pattern" not in asked(read(source, source.tensors))
+    told = asked(read(source, source.tensors, local_radius=3))
+    assert told["attention.pattern"] == ("sliding_attention", "full_attention")
+
+
 def test_the_norm_behind_attention_is_that_of_the_feed_forward_network() -> None:
     source = example("llama")
     tensors = renamed(source.tensors, "input_layernorm", "pre_sa_norm")
@@ -123,3 +130,12 @@ def test_a_norm_alone_in_a_folder_is_what_the_folder_is_called(word: str) -> Non
     tensors = renamed(source.tensors, "input_layernorm.weight", f"input_layernorm.{word}.weight")
     roles = {leaf.role for leaf in read(source, tensors).leaves if leaf.kind == "RMSNorm"}
     assert roles == {"norm_attention", "norm_feed_forward", "final_norm"}
+
+
+def test_layers_that_have_a_norm_of_their_own_are_a_list_whatever_it_is_called() -> None:
+    source = example("llama")
+    tensors = renamed(source.tensors, "model.layers.", "model.own_layers.")
+    tensors = renamed(tensors, "input_layernorm", "layer_norm")
+    assert {
+        len(leaf.block[1][1] or ()) for leaf in read(source, tensors).leaves if "own_layers" in leaf.place
+    } == {2}
