@@ -139,3 +139,34 @@ def test_layers_that_have_a_norm_of_their_own_are_a_list_whatever_it_is_called()
     assert {
         len(leaf.block[1][1] or ()) for leaf in read(source, tensors).leaves if "own_layers" in leaf.place
     } == {2}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"window_size": 8},
+        {"attention_window_size": 8},
+        {"local_radius": 8},
+        {"sliding_window": 8, "global_attn_every_n_layers": 2},
+    ],
+)
+def test_fields_of_windows_without_a_list_of_layers_ask_which_have_them(said: dict[str, Any]) -> None:
+    source = example("llama")
+    assert "attention.pattern" in asked(read(source, source.tensors, **said))
+    assert "attention.pattern" not in asked(read(source, source.tensors, window_size=None))
+
+
+def test_the_first_layer_with_a_window_is_the_one_that_the_config_says() -> None:
+    source = example("llama")
+    said = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    layers = read(source, source.tensors, **said)
+    assert facts(layers, "attention.pattern") == {"mixed"}
+    without = read(source, source.tensors, **{**said, "use_sliding_window": False})
+    assert facts(without, "attention.pattern") == {"full_attention"}
+
+
+@pytest.mark.parametrize("field", ["mlp_alpha_factor", "local_attention", "mlp_beta_factor"])
+def test_numbers_that_a_computation_must_need_are_not_passed_over(field: str) -> None:
+    source = example("llama")
+    told = read(source, source.tensors, {"rotary.style": "half"}, **{field: 3})
+    assert any(field in line for line in told.missing)
