@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers.activations import ACT2FN
+from transformers.activations import ACT2CLS, ACT2FN
 
 from mapper.operations import activations, convolution, leaves, pooling
+from mapper.rulebook.rulebook import Rulebook
 
 
 def filled(module: nn.Module) -> nn.Module:
@@ -142,6 +143,18 @@ def test_same_padding_gives_the_rounded_up_size(kernel, stride, side):
 def test_a_quick_gelu_is_the_references():
     x = torch.linspace(-12, 12, 101)
     torch.testing.assert_close(activations.quick_gelu(x), ACT2FN["quick_gelu"](x))
+
+
+# of the reference's table: one keeps a table of slopes for each channel, one has weights, and one is of routers alone
+OF_NO_FORMULA = {"prelu", "xielu", "sqrtsoftplus"}
+
+
+@pytest.mark.parametrize("name", sorted(set(ACT2CLS) - OF_NO_FORMULA))
+def test_an_activation_of_the_reference_is_known_by_its_name(name):
+    x = torch.linspace(-20, 20, 801)
+    known = Rulebook(kinds=["vocabulary"]).activations[name].expression
+    made = eval(known, {"F": F, "torch": torch, "x": x, "quick_gelu": activations.quick_gelu})
+    torch.testing.assert_close(made, ACT2FN[name](x), atol=1e-6, rtol=1e-5)
 
 
 def test_a_soft_cap_keeps_values_below_the_cap():
