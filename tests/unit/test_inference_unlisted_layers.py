@@ -147,6 +147,7 @@ def test_layers_that_have_a_norm_of_their_own_are_a_list_whatever_it_is_called()
         {"window_size": 8},
         {"attention_window_size": 8},
         {"local_radius": 8},
+        {"local_attention": 8},
         {"sliding_window": 8, "global_attn_every_n_layers": 2},
     ],
 )
@@ -165,7 +166,7 @@ def test_the_first_layer_with_a_window_is_the_one_that_the_config_says() -> None
     assert facts(without, "attention.pattern") == {"full_attention"}
 
 
-@pytest.mark.parametrize("field", ["mlp_alpha_factor", "local_attention", "mlp_beta_factor"])
+@pytest.mark.parametrize("field", ["mlp_alpha_factor", "mlp_beta_factor"])
 def test_numbers_that_a_computation_must_need_are_not_passed_over(field: str) -> None:
     source = example("llama")
     told = read(source, source.tensors, {"rotary.style": "half"}, **{field: 3})
