@@ -128,7 +128,8 @@ def dilated_residuals(
         weight, bias = kernel_of(first), bias_of(first)
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
-        x = x + second(F.leaky_relu(y, slope))
+        weight, bias = kernel_of(second), bias_of(second)
+        x = x + F.conv1d(F.leaky_relu(y, slope), weight, bias, padding=weight.shape[-1] // 2)
     return x
 
 
