@@ -85,6 +85,8 @@ LITGPT = [
     "stablelm-3b-4e1t",
     "Qwen3-0.6B",
     "gemma-3-1b-it",
+    "OLMo-2-1124-7B",
+    "Mixtral-8x7B-v0.1",
 ]
 UNET = {
     "sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8, "cross_attention_dim": 24, "attention_head_dim": 4,
@@ -150,6 +152,11 @@ SPANDREL: dict[str, tuple[str, dict[str, Any]]] = {
     "hat": ("HAT.__arch.HAT:HAT", {**STAGES, "upscale": 2}),
     "dat": ("DAT.__arch.DAT:DAT", {"img_size": 16, "embed_dim": 24, "split_size": [4, 4], "depth": [2], "num_heads": [2], "upscale": 2, "upsampler": "pixelshuffledirect", "expansion_factor": 2}),
 }  # fmt: skip
+MORE_SEGMENTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "lraspp": ("lraspp_mobilenet_v3_large", {}),
+    "deeplab_mobile": ("deeplabv3_mobilenet_v3_large", {"aux_loss": True}),
+    "deeplab_aux": ("deeplabv3_resnet50", {"aux_loss": True}),
+}
 MORE_TIMM: dict[str, dict[str, Any]] = {
     "swinv2_cr_tiny_224": {"img_size": 64, "window_size": 2, "depths": [2, 2], "num_heads": [2, 4], "embed_dim": 32},
     "swinv2_tiny_window8_256": {"img_size": 64, "window_size": 2, "depths": [2, 2], "num_heads": [2, 4], "embed_dim": 32},
@@ -214,6 +221,7 @@ ROWS = {
     **{name: Row(f"torchvision.models:{name}", {"weights": None, "num_classes": 10}) for name in ("mnasnet0_5", "squeezenet1_1", "efficientnet_v2_s", "wide_resnet50_2", "regnet_x_400mf", "mobilenet_v3_large")},
     "tv_vit": Row("torchvision.models.vision_transformer:VisionTransformer", {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 4, "hidden_dim": 64, "mlp_dim": 96, "num_classes": 10}, IMAGE_32),
     "tv_fcn": Row("torchvision.models.segmentation:fcn_resnet50", {"weights": None, "weights_backbone": None, "num_classes": 5}),
+    **{f"tv_{name}": Row(f"torchvision.models.segmentation:{made}", {"weights": None, "weights_backbone": None, "num_classes": 5, **more}) for name, (made, more) in MORE_SEGMENTED.items()},
     "tv_deeplab": Row("torchvision.models.segmentation:deeplabv3_resnet50", {"weights": None, "weights_backbone": None, "num_classes": 5}),
     "tv_r3d": Row("torchvision.models.video:r3d_18", {"weights": None, "num_classes": 5}, ((1, 3, 8, 32, 32),)),
     "deeplab": Row("segmentation_models_pytorch:DeepLabV3Plus", {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3}),
@@ -229,6 +237,7 @@ ROWS = {
     "xt_rotary": Row("x_transformers:TransformerWrapper", {"num_tokens": 100, "max_seq_len": 32, "attn_layers": {"Decoder": {**LAYERS, "rotary_pos_emb": True, "use_rmsnorm": True, "ff_glu": True, "ff_swish": True}}}, ("ids",)),
     "xt_relative": Row("x_transformers:TransformerWrapper", {"num_tokens": 100, "max_seq_len": 32, "attn_layers": {"Encoder": {**LAYERS, "rel_pos_bias": True}}}, ("ids",)),
     "xt_narrow": Row("x_transformers:TransformerWrapper", {"num_tokens": 100, "max_seq_len": 32, "emb_dim": 48, "attn_layers": {"Decoder": LAYERS}}, ("ids",)),
+    "xt_unit_rows": Row("x_transformers:TransformerWrapper", {"num_tokens": 100, "max_seq_len": 32, "attn_layers": {"Decoder": {**LAYERS, "attn_qk_norm": True, "attn_qk_norm_dim_scale": True, "rotary_pos_emb": True}}}, ("ids",)),
     "xt_heads": Row("x_transformers:TransformerWrapper", {"num_tokens": 100, "max_seq_len": 32, "attn_layers": {"Decoder": {**LAYERS, "attn_qk_rmsnorm": True, "attn_head_scale": True}}}, ("ids",)),
     "xt_vectors": Row("x_transformers:ContinuousTransformerWrapper", {"dim_in": 24, "dim_out": 12, "max_seq_len": 32, "attn_layers": {"Encoder": LAYERS}}, ((1, 8, 24),)),
     "vit_memory": Row("vit_pytorch.learnable_memory_vit:ViT", SMALL, IMAGE_32),
@@ -267,6 +276,8 @@ ROWS = {
     "denoiser": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 3, "resample": 1}, ((1, 1, 600),)),
     "denoiser_up": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 2, "resample": 4}, ((1, 1, 600),)),
     "sb_hifigan": Row(f"{SPEECHBRAIN}.HifiGAN:HifiganGenerator", {"in_channels": 12, "out_channels": 1, "resblock_type": "1", "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5]], "resblock_kernel_sizes": [3, 5], "upsample_kernel_sizes": [8, 4], "upsample_initial_channel": 32, "upsample_factors": [4, 2]}, ((1, 12, 10),)),
+    "sb_words": Row(f"{SPEECHBRAIN}.transformer.TransformerLM:TransformerLM", {"vocab": 100, "d_model": 32, "nhead": 4, "num_encoder_layers": 2, "num_decoder_layers": 0, "d_ffn": 48}, ("ids",)),
+    "espnet_hifigan": Row("espnet2.gan_tts.hifigan:HiFiGANGenerator", {"in_channels": 20, "channels": 32, "upsample_scales": [4, 2], "upsample_kernel_sizes": [8, 4], "resblock_kernel_sizes": [3, 5], "resblock_dilations": [[1, 3], [1, 3]]}, ((1, 20, 12),)),
     "bigvgan": Row("bigvgan.bigvgan:BigVGAN", {"h": Row("bigvgan.env:AttrDict", BIGVGAN)}, ((1, 12, 10),)),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
