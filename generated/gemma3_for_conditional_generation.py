@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 9342607d3f5d.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 9b531560ada3.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -528,4 +528,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 1789cdeccdda4470
+# sha256 of all above: f3afcbe66f38093c

@@ -1,4 +1,4 @@
-"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 9342607d3f5d.
+"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 9b531560ada3.
 
 Reading: exact (family olmo).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -209,4 +209,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 32, "num_key_value_heads": 32, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d1429c1e39b4a48c
+# sha256 of all above: 1bebd40e5dfebb04

@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 9342607d3f5d.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 9b531560ada3.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -293,4 +293,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: f625d62ba5c54684
+# sha256 of all above: b3393d47c90ffddc

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 9342607d3f5d.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 9b531560ada3.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -524,4 +524,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: f879a96e1d2f7aad
+# sha256 of all above: 3c3ffc1d0b4931c1

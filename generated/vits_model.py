@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 9342607d3f5d.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 9b531560ada3.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -159,7 +159,8 @@ def dilated_residuals(
         weight, bias = kernel_of(first), bias_of(first)
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
-        x = x + second(F.leaky_relu(y, slope))
+        weight, bias = kernel_of(second), bias_of(second)
+        x = x + F.conv1d(F.leaky_relu(y, slope), weight, bias, padding=weight.shape[-1] // 2)
     return x
 
 
@@ -639,4 +640,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8270961214f419fe
+# sha256 of all above: 59ddb33499240941
