@@ -163,7 +163,8 @@ def _families(
 
 def _flows(block: Block, path: tuple[str, ...], rulebook: Rulebook) -> Iterator[FlowExplanation]:
     words = (*path, block.role)
-    file = rulebook.flows[block.flow].file if block.flow else ""
+    flow = rulebook.flows.get(block.flow or "")  # that of a chain is made of its layers, in no file
+    file = flow.file if flow else ""
     yield FlowExplanation(".".join(words), str(block.home), block.flow, file, tuple(block.slots))
     for value in block.roles.values():
         for item in value if isinstance(value, list) else [value]:

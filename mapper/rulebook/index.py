@@ -145,19 +145,21 @@ def index_flows(documents: Sequence[Document]) -> dict[str, dict[str, list[Any]]
 
 
 def _flow_rows(rules: Mapping[str, FlowRule], number: Mapping[str, int]) -> dict[str, list[Any]]:
-    return {
-        name: [
-            number[name],
-            rule.stored,
-            [role for role in (*rule.roles, *rule.ignored) if role not in rule.stored],
-            rule.by_name_only,
-            rule.without,
-            rule.when,
-            list(rule.values),
-            rule.also_for,
-        ]
-        for name, rule in rules.items()
-    }
+    return {name: _row(rule, number[name]) for name, rule in rules.items()}
+
+
+def _row(rule: FlowRule, at: int) -> list[Any]:
+    """What a `FlowEntry` has of a flow of this file."""
+    return [
+        at,
+        rule.stored,
+        [role for role in (*rule.roles, *rule.ignored) if role not in rule.stored],
+        rule.by_name_only,
+        rule.without,
+        rule.when,
+        list(rule.values),
+        rule.also_for,
+    ]
 
 
 def index_dropout(documents: Sequence[Document]) -> dict[str, int]:
@@ -314,10 +316,14 @@ class FlowTable(Mapping[str, "FlowRule"]):
                 found.setdefault(topic, []).append(name)
         return {topic: self.named(names) for topic, names in found.items()}
 
+    def entry(self, name: str) -> FlowEntry:
+        """What a flow is chosen by; a family may name one that is put together from steps."""
+        return self.entries.get(name) or FlowEntry(*_row(self[name], 0))
+
     def roles(self, name: str) -> tuple[frozenset[str], frozenset[str]]:
         """The roles that a flow must have, and all that it has a use for."""
         if name not in self._roles:
-            entry = self.entries[name]
+            entry = self.entry(name)
             self._roles[name] = frozenset(entry.needs), frozenset((*entry.needs, *entry.uses))
         return self._roles[name]
 
@@ -350,8 +356,8 @@ class Flows(Sequence["FlowRule"]):
 
     def facts(self) -> list[str]:
         """The facts by which they are chosen, or of which they take some values."""
-        entries = self.table.entries
-        used = ((*entries[name].when, *entries[name].values) for name in self.names)
+        entries = map(self.table.entry, self.names)
+        used = ((*entry.when, *entry.values) for entry in entries)
         return list(dict.fromkeys(chain.from_iterable(used)))
 
     def with_use_for(self, roles: Mapping[str, bool]) -> Flows:
@@ -364,6 +370,6 @@ class Flows(Sequence["FlowRule"]):
 
     def where(self, holds: Callable[[str, Sequence[Any]], bool]) -> Flows:
         """Those of which every condition holds: of each the fact and the values that are meant are asked for."""
-        asked = [self.table.entries[name].when for name in self.names]
+        asked = [self.table.entry(name).when for name in self.names]
         fitting = [all(holds(fact, allowed) for fact, allowed in when.items()) for when in asked]
         return Flows(self.table, tuple(compress(self.names, fitting)))

@@ -10,6 +10,7 @@ from mapper.authoring.check import Checker, check_rules
 from mapper.authoring.explain import explain_checkpoint, explain_key, list_rules
 from mapper.authoring.found import FileCheck
 from mapper.authoring.together import check_all
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.cli.rules import _leaf_lines
 from mapper.errors import RuleError
 from mapper.report.style import plain
@@ -172,6 +173,15 @@ def test_a_key_is_explained_with_the_line_that_decided() -> None:
     found = explain_key("encoder.layer.0.attention.self.query.weight", Rulebook())
     assert (found.kind, found.role) == ("Linear", "tower.layers.attention.query")
     assert "vocabulary/attention.yaml:" in found.why
+
+
+def test_a_chain_is_explained_though_no_file_has_its_flow() -> None:
+    layers = {"conv1.weight": [4, 1, 3, 3], "conv2.weight": [4, 4, 3, 3]}
+    found = explain_checkpoint(
+        Checkpoint("m", "manifest", {key: TensorInfo(tuple(shape), "F32") for key, shape in layers.items()}),
+        Rulebook(),
+    )
+    assert [(item.flow, item.file) for item in found.flows if item.flow] == [("root/chain", "")]
 
 
 def test_a_checkpoint_is_explained_with_families_and_flows() -> None:

@@ -128,3 +128,10 @@ def said(entry: Entry) -> list[Any]:
     """What an entry says, and where it stands: in one that was kept the line is known, in another where to look for it."""
     plain = (field.name for field in fields(entry) if field.name not in ("document", "keys", "line"))
     return [entry.where, *(getattr(entry, name) for name in plain)]
+
+
+def test_a_flow_that_steps_make_may_be_named_like_one_that_is_written_out():
+    named = Rulebook().flows.named(["root/encoder_decoder+base"])
+    there = {"encoder": True, "decoder": True}
+    assert [rule.name for rule in named.with_use_for(there).where(lambda *_: True)] == list(named.names)
+    assert not named.with_use_for({"encoder": True}) and "task" in named.facts()
