@@ -98,13 +98,19 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    out = {item.nodeid for item in items if item.nodeid in LEFT_OUT or is_sampled_out(item.nodeid)}
+    out = {item.nodeid for item in items if _alone(item) in LEFT_OUT or is_sampled_out(_alone(item))}
     if _rest():
         items[:] = [item for item in items if item.nodeid in out]
         return
     out = {item.nodeid for item in items if item.nodeid in out and not runs_all(config, _folder(item))}
     config.stash[_COUNT] = len(out - LEFT_OUT)
     items[:] = [item for item in items if item.nodeid not in out]
+
+
+def _alone(item: pytest.Item) -> str:
+    """What a test is called where it is in no group of a worker, which has its name behind an `@`."""
+    groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
+    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}") if groups else item.nodeid
 
 
 def _rest() -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mapper.errors import HintError, listed, shorten
 from mapper.flows.references import has_role
@@ -202,7 +202,45 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
     return headless and len(towers) == 1 and not towers[0].block.home
 
 
+class _Fitting(NamedTuple):
+    """The flows of a root that the roles allow, whatever they are for."""
+
+    rules: list[FlowRule]
+    made: Mapping[str, Composed]  # those that steps make, by their names
+    tried: Callable[[], list[FlowRule]]
+    is_named: bool  # by the family
+
+
 def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, notes: list[str]) -> Choice:
+    """The flow for the one task that the heads allow, or that is said of those that they do."""
+    found = _allowed(root, flows, families, facts)
+    if not found.rules:
+        considered = found.tried()
+        none = [] if considered else ["there is no flow for a root"]
+        return Choice(reasons=none, tried=lambda: considered)
+    fitting, tied = _bare_first(found.rules, facts.config.vocabulary.headless)
+    fitting = _by_signs(root, fitting)
+    tasks = list(dict.fromkeys(_first_task(rule) for rule in fitting if TASK in rule.when))
+    said = facts.get(root, TASK) if len(tasks) > 1 else None
+    is_said = said is not None and not said.problem and said.value in tasks
+    if said is not None and is_said:
+        fitting = [rule for rule in fitting if rule.when.get(TASK, (None,))[0] == said.value]
+    elif len(tasks) > 1:
+        return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
+    if tied and task_of_config(facts.config) is None:
+        notes.append(
+            f"no head is stored, and one that is tied to the token embeddings is no tensor: --set task={'|'.join(tied)}"
+        )
+    rule = max(fitting, key=specificity)
+    if TASK in rule.when and not is_said:
+        heads = [role for role in root.block.roles if role in rule.roles]
+        facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
+    slots = found.made[rule.name].slots if rule.name in found.made else ()
+    return Choice(rule, named=found.is_named, slots=slots)
+
+
+def _allowed(root: Scope, flows: FlowTable, families: Families, facts: Facts) -> _Fitting:
+    """What is written out comes before what steps make of the same tasks."""
     named = named_flows(root, flows, families)
     rules = flows.named(rule.name for rule in named) if named else flows.of_topic(ROOT)
     fitting = fitting_flows(root, rules, facts, (TASK,))
@@ -214,32 +252,22 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, n
     if not fitting and not named and not families.are_vouched_for:
         made = _supposed(root, flows, facts)
         fitting = [one.flow for one in made.values() if one.flow]
-    if not fitting:
-        considered = [*rules, *_near(found)]
-        none = [] if considered else ["there is no flow for a root"]
-        return Choice(reasons=none, tried=lambda: considered)
-    headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
+    return _Fitting(fitting, made, lambda: [*rules, *_near(found)], bool(named))
+
+
+def _bare_first(fitting: list[FlowRule], headless: str | None) -> tuple[list[FlowRule], list[str]]:
+    """Those without a head where there are any, and the tasks of the others: a tied head is no tensor."""
     bare = [rule for rule in fitting if headless in rule.when.get(TASK, ())]
-    tied = dict.fromkeys(
-        str(rule.when[TASK][0]) for rule in fitting if bare and rule not in bare and TASK in rule.when
-    )
-    fitting = bare or fitting
+    others = [_first_task(rule) for rule in fitting if bare and rule not in bare and TASK in rule.when]
+    return bare or fitting, list(dict.fromkeys(others))
+
+
+def _by_signs(root: Scope, fitting: list[FlowRule]) -> list[FlowRule]:
+    """Those for which most roles speak."""
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.prefer_if) for rule in fitting}
-    fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
-    tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
-    said = facts.get(root, TASK) if len(tasks) > 1 else None
-    is_said = said is not None and not said.problem and said.value in tasks
-    if said is not None and is_said:
-        tasks = [said.value]
-        fitting = [rule for rule in fitting if rule.when.get(TASK, (None,))[0] == said.value]
-    if len(tasks) > 1:
-        return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
-    if tied and task_of_config(facts.config) is None:
-        notes.append(
-            f"no head is stored, and one that is tied to the token embeddings is no tensor: --set task={'|'.join(tied)}"
-        )
-    rule = max(fitting, key=specificity)
-    if TASK in rule.when and not is_said:
-        heads = [role for role in root.block.roles if role in rule.roles]
-        facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
-    return Choice(rule, named=bool(named), slots=made[rule.name].slots if rule.name in made else ())
+    return [rule for rule in fitting if signs[rule.name] == max(signs.values())]
+
+
+def _first_task(rule: FlowRule) -> str:
+    """The task that a flow stands for where nobody says which."""
+    return str(rule.when[TASK][0])

@@ -28,6 +28,8 @@ from mapper.graphs.runtime import Runtime
 from mapper.sources import open_source
 from tests.checkpoints import write_bert
 
+pytestmark = pytest.mark.xdist_group("export")  # one process exports the models that several tests look at
+
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -59,9 +59,20 @@ def test_the_rest_is_what_the_whole_command_leaves_out(
     assert kept(every) == every
 
 
+def item(name: str, *groups: str) -> Any:
+    """A test as pytest has it."""
+    marks = [SimpleNamespace(args=(group,)) for group in groups]
+    return SimpleNamespace(nodeid=name, path=ROOT / name.partition("::")[0], iter_markers=lambda _: marks)
+
+
+def test_a_group_of_a_worker_is_no_part_of_a_name() -> None:
+    assert conftest._alone(item("a/x.py::y[1]@catalogue", "catalogue")) == "a/x.py::y[1]"
+    assert conftest._alone(item("a/x.py::y[1@2]")) == "a/x.py::y[1@2]"
+
+
 def kept(every: list[str]) -> list[str]:
     """The tests that are run of these."""
-    items: list[Any] = [SimpleNamespace(nodeid=name, path=ROOT / name.partition("::")[0]) for name in every]
+    items: list[Any] = [item(name) for name in every]
     config: Any = SimpleNamespace(args=["tests"], option=SimpleNamespace(keyword=""), stash={})
     conftest.pytest_collection_modifyitems(config, items)
-    return [item.nodeid for item in items]
+    return [one.nodeid for one in items]

@@ -16,6 +16,8 @@ from mapper.architecture import Fact, Question
 from mapper.catalogue import published
 from mapper.rulebook.rulebook import Rulebook
 
+pytestmark = pytest.mark.xdist_group("leaving")  # what is left out is made once
+
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 try:
