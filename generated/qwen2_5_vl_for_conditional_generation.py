@@ -272,11 +272,15 @@ def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    Without features the embeddings stay. ValueError if there are not as many places as vectors.
     """
     if features is None:
         return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+    places = input_ids == place_id
+    count = features.shape[:-1].numel()
+    if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
+        raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
+    return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
 def section_axes(sections: tuple[int, ...]) -> list[int]:
@@ -593,4 +597,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b49d32675a83877b
+# sha256 of all above: 747b6d8a432dbfd8

@@ -329,11 +329,15 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    Without features the embeddings stay. ValueError if there are not as many places as vectors.
     """
     if features is None:
         return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+    places = input_ids == place_id
+    count = features.shape[:-1].numel()
+    if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
+        raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
+    return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
 def single_frames(video_grids: Tensor | None) -> Tensor | None:
@@ -743,4 +747,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: 77ddffb46dfe94a4
+# sha256 of all above: 5f2b2ef617f93aeb

@@ -146,11 +146,15 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    Without features the embeddings stay. ValueError if there are not as many places as vectors.
     """
     if features is None:
         return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+    places = input_ids == place_id
+    count = features.shape[:-1].numel()
+    if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
+        raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
+    return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
 def shuffle_patches(x: Tensor, factor: int) -> Tensor:
@@ -440,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 474cabd564874d87
+# sha256 of all above: a613d37cabe901e0
