@@ -238,7 +238,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.shape[:-1].numel()
+    count = features.numel() // x.shape[-1]
     if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
         raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
@@ -532,4 +532,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 6ac4aa1cd3f4e7d2
+# sha256 of all above: 661bd7cd4b439c7d

@@ -142,7 +142,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.shape[:-1].numel()
+    count = features.numel() // x.shape[-1]
     if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
         raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
@@ -406,4 +406,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: b1f91f18f06f7b7c
+# sha256 of all above: bedfac53492509ae

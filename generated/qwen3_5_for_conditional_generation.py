@@ -334,7 +334,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.shape[:-1].numel()
+    count = features.numel() // x.shape[-1]
     if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
         raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
@@ -747,4 +747,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: 5f2b2ef617f93aeb
+# sha256 of all above: 48e88a8303859e0a

@@ -16,7 +16,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.shape[:-1].numel()
+    count = features.numel() // x.shape[-1]
     if not torch.compiler.is_compiling() and int(places.sum()) != count:  # a graph has no branches
         raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
