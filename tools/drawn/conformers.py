@@ -228,6 +228,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "rotary.base": 10000.0,
         "position.sinusoidal": None,
         "attention.causal": False,
+        "convolution.causal": False,
         "attention.masked": True,
         "feed_forward.activation": one.activation,
         "embedding.scale": HIDDEN**0.5 if one.scaled else None,
