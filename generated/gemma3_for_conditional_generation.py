@@ -233,14 +233,15 @@ def scale_rounded(x: Tensor, scale: float) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if there are other numbers of places than of vectors.
+    Without features, or places, the embeddings stay. ValueError if there are not as many places as vectors.
     """
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.numel() // x.shape[-1]
-    if not torch.compiler.is_compiling() and int(places.sum()) not in (0, count):  # a graph has no branches
-        raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
+    if not torch.compiler.is_compiling():  # a graph has no branches
+        count, vectors = int(places.sum()), features.numel() // x.shape[-1]
+        if count not in (0, vectors):
+            raise ValueError(f"{count} tokens {place_id} stand for {vectors} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -532,4 +533,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 2e533c4decfeb9c8
+# sha256 of all above: c3a8511503f1bf25

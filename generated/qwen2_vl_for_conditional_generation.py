@@ -216,14 +216,15 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if there are other numbers of places than of vectors.
+    Without features, or places, the embeddings stay. ValueError if there are not as many places as vectors.
     """
     if features is None:
         return x
     places = input_ids == place_id
-    count = features.numel() // x.shape[-1]
-    if not torch.compiler.is_compiling() and int(places.sum()) not in (0, count):  # a graph has no branches
-        raise ValueError(f"{int(places.sum())} tokens {place_id} stand for {count} vectors of features")
+    if not torch.compiler.is_compiling():  # a graph has no branches
+        count, vectors = int(places.sum()), features.numel() // x.shape[-1]
+        if count not in (0, vectors):
+            raise ValueError(f"{count} tokens {place_id} stand for {vectors} vectors of features")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -528,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 4adf1fade2a6cf6e
+# sha256 of all above: 4241e55e070f3944
