@@ -11,6 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import torch
 
 from mapper._collector import keep_what_there_is
 from mapper._parsed import SUFFIX, cache_folder
@@ -121,6 +122,12 @@ def _rest() -> bool:
 def _folder(item: pytest.Item) -> str:
     """The folder of tests that an item is in."""
     return item.path.parent.name
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """The same random numbers in every run, whatever ran before on this worker."""
+    torch.manual_seed(0)
 
 
 def pytest_collection_finish() -> None:

@@ -52,7 +52,15 @@ def test_as_many_queries_are_taken_as_are_for_so_many_patches():
 def test_features_have_a_token_each(tokens: int) -> None:
     ids = torch.tensor([[7, 9, 9, 9]]) if tokens == 3 else torch.tensor([[7, 9, 7, 7]])
     x, vectors = torch.zeros(1, 4, 2), torch.ones(1, 2, 2)
-    with pytest.raises(ValueError, match=f"{tokens} tokens 9 stand for 2 vectors"):
+    with pytest.raises(ValueError, match=f"{tokens} tokens 9 of width 2 for features"):
         features.scatter_features(x, vectors, ids, 9)
     found = features.scatter_features(x, vectors, torch.tensor([[7, 9, 9, 7]]), 9)
     assert found[0, :, 0].tolist() == [0, 1, 1, 0]
+
+
+def test_features_of_another_width_have_no_places() -> None:
+    x, ids = torch.zeros(1, 4, 2), torch.tensor([[7, 9, 9, 7]])
+    with pytest.raises(ValueError, match=r"of width 2 for features \(1, 1, 5\)"):
+        features.scatter_features(x, torch.ones(1, 1, 5), ids, 9)
+    in_a_row = features.scatter_features(x, torch.ones(1, 4), ids, 9)
+    assert in_a_row.sum() == 4
