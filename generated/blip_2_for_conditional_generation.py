@@ -139,15 +139,15 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if there are not as many places as vectors.
+    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
     """
     if features is None:
         return x
     places = input_ids == place_id
     if not torch.compiler.is_compiling():  # a graph has no branches
-        count, vectors = int(places.sum()), features.numel() // x.shape[-1]
-        if count not in (0, vectors):
-            raise ValueError(f"{count} tokens {place_id} stand for {vectors} vectors of features")
+        count, width = int(places.sum()), x.shape[-1]
+        if count and count * width != features.numel():
+            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -549,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 753bf60015250749
+# sha256 of all above: 3e93eab46670e353

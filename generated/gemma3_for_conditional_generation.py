@@ -233,15 +233,15 @@ def scale_rounded(x: Tensor, scale: float) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if there are not as many places as vectors.
+    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
     """
     if features is None:
         return x
     places = input_ids == place_id
     if not torch.compiler.is_compiling():  # a graph has no branches
-        count, vectors = int(places.sum()), features.numel() // x.shape[-1]
-        if count not in (0, vectors):
-            raise ValueError(f"{count} tokens {place_id} stand for {vectors} vectors of features")
+        count, width = int(places.sum()), x.shape[-1]
+        if count and count * width != features.numel():
+            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -533,4 +533,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: c3a8511503f1bf25
+# sha256 of all above: 388e62b774009678
