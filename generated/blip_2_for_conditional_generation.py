@@ -139,7 +139,7 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -549,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 3e93eab46670e353
+# sha256 of all above: c6370f52064b40c5

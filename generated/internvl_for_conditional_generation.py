@@ -152,7 +152,7 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -444,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 297726ff495bcdb7
+# sha256 of all above: 3abeb7f8d6ec95dc

@@ -137,7 +137,7 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -407,4 +407,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 0d170dfdbb4890d8
+# sha256 of all above: 5a1d7d0bd1f15851

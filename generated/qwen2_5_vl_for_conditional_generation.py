@@ -272,7 +272,7 @@ def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -598,4 +598,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b069ff3b04fb6550
+# sha256 of all above: 9bf8ff596e635a5e

@@ -256,7 +256,7 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -607,4 +607,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: df9e1cd40def4b64
+# sha256 of all above: e3720bf0a3d3ab24

@@ -146,7 +146,7 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
-    Without features, or places, the embeddings stay. ValueError if the features are not one vector of W a place.
+    Without features, or places, the embeddings stay. ValueError if there is not one vector (W,) a place.
     """
     if features is None:
         return x
@@ -445,4 +445,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 663c0da1c7112d2d
+# sha256 of all above: 36206180fba4ad7a
