@@ -160,7 +160,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -444,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3abeb7f8d6ec95dc
+# sha256 of all above: 41b6fc8da1046b33

@@ -291,7 +291,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: eb65995f4ab2f187
+# sha256 of all above: 7854c52cfa49ca32

@@ -145,7 +145,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -407,4 +407,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 5a1d7d0bd1f15851
+# sha256 of all above: 8a14dbedc4d52473

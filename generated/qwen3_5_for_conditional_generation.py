@@ -337,7 +337,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -748,4 +748,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: af1ba6078be6006a
+# sha256 of all above: 9340c26c92ed69bf

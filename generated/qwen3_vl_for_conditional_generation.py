@@ -264,7 +264,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -607,4 +607,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e3720bf0a3d3ab24
+# sha256 of all above: 419341967ab49091

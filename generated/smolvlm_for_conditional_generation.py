@@ -154,7 +154,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
@@ -445,4 +445,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 36206180fba4ad7a
+# sha256 of all above: 9cdd881f8d662c29

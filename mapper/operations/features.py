@@ -19,7 +19,7 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     if not torch.compiler.is_compiling():  # a graph has no branches
         count, width = int(places.sum()), x.shape[-1]
         if count and count * width != features.numel():
-            raise ValueError(f"{count} tokens {place_id} of width {width} for features {tuple(features.shape)}")
+            raise ValueError(f"{count} places of width {width} for features {tuple(features.shape)}")
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 

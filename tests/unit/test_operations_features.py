@@ -52,7 +52,7 @@ def test_as_many_queries_are_taken_as_are_for_so_many_patches():
 def test_features_have_a_token_each(tokens: int) -> None:
     ids = torch.tensor([[7, 9, 9, 9]]) if tokens == 3 else torch.tensor([[7, 9, 7, 7]])
     x, vectors = torch.zeros(1, 4, 2), torch.ones(1, 2, 2)
-    with pytest.raises(ValueError, match=f"{tokens} tokens 9 of width 2 for features"):
+    with pytest.raises(ValueError, match=f"{tokens} places of width 2 for features"):
         features.scatter_features(x, vectors, ids, 9)
     found = features.scatter_features(x, vectors, torch.tensor([[7, 9, 9, 7]]), 9)
     assert found[0, :, 0].tolist() == [0, 1, 1, 0]
