@@ -23,7 +23,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
-_OF_LISTS = ("largest", "smallest", "product", "first", "where_largest")
+_OF_LISTS = ("largest", "smallest", "length", "product", "first", "where_largest")
 
 
 def _bfloat16(number: float) -> float:
@@ -42,6 +42,7 @@ _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "bfloat16": _bfloat16,
     "largest": max,  # of a list
     "smallest": min,
+    "length": len,
     "product": math.prod,
     "first": operator.itemgetter(0),
     "where_largest": lambda values: [at for at, value in enumerate(values) if value == max(values)],

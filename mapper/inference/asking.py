@@ -42,16 +42,28 @@ class Asked:
         self._open: list[_Open] = []
 
     def add(self, scope: Scope, fact: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
-        """Note a fact that a block lacks; blocks of a part are asked together where one value would do for all."""
-        part, among = part_of(scope), {_written(value): value for value in candidates}
+        """Note a fact that a block lacks; blocks of a part are asked together where one value would do for all.
+
+        So are those of all parts where only the top of a config says it: each narrows what it could be.
+        """
+        is_shared = self._is_shared(scope, fact)
+        part, among = "" if is_shared else part_of(scope), {_written(value): value for value in candidates}
         alike = (one for one in self._open if (one.fact, one.part) == (fact, part) and one.shares(among))
         one = next(alike, None)
         if one is None:
             one = _Open(fact, part)
             self._open.append(one)
         one.scopes.append(scope)
-        one.among |= among
+        if is_shared and among.keys() & one.among.keys():
+            one.among = {key: value for key, value in one.among.items() if key in among}
+        else:
+            one.among |= among
         one.is_complete &= is_complete
+
+    def _is_shared(self, scope: Scope, fact: str) -> bool:
+        """Whether a fact is one of a whole, and not of each of its blocks of a kind."""
+        of = fact.partition(".")[0]
+        return of not in (scope.block.role, scope.block.kind) and _is_of_whole(self.facts, fact)
 
     def questions(self) -> list[Question]:
         """One for each fact and part, in the order in which they were asked; several where no name reaches all."""
@@ -120,6 +132,13 @@ def doc_of(facts: Facts, name: str) -> str:
         return "which of these a block computes; mapper rules list --markdown says what each is"
     tables = (facts.common, facts.unlisted, *(family.facts for family in facts.families.everything))
     return next((rule.doc for table in tables for rule in table.get(name, ()) if rule.doc), "")
+
+
+def _is_of_whole(facts: Facts, name: str) -> bool:
+    """Whether nothing but the top of a config says a fact."""
+    rules = (rule for table in (facts.common, facts.unlisted) for rule in table.get(name, ()))
+    fields = [field for rule in rules for field in rule.config]
+    return bool(fields) and all(field.startswith("/") for field in fields)
 
 
 def _candidates(one: _Open) -> tuple[Any, ...]:

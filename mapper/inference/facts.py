@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import Place
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config
 from mapper.inference.entries import from_field, goes_by_form, is_silent
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from mapper.inference.families import Families
     from mapper.inference.names import Names
     from mapper.rulebook.rulebook import Rulebook
-
-_BACKBONE = "backbone"  # a tower that is always read by another part
 
 
 class Facts:
@@ -227,8 +224,8 @@ class Facts:
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit.
 
-        A tower of a listed type has only what the whole says of all of it: how its features are taken, and which maps
-        of a backbone. One of a type that nobody lists has, beside what the family of its names says, what is known
+        A tower of a listed type has only what the whole says of all of it, such as how its features are taken, and how
+        the whole reads it. One of a type that nobody lists has, beside what the family of its names says, what is known
         where such a tower stands.
         """
         rules = self.unlisted.get(name, ())
@@ -242,8 +239,8 @@ class Facts:
             return rules
         if self.families.stranger(scope):
             return tuple(rule for rule in rules if rule.at or name not in self.common)
-        if not self.families.are_vouched_for and scope.tower_name == _BACKBONE:
-            return tuple(rule for rule in rules if _BACKBONE in rule.at)
+        if not self.families.are_vouched_for:
+            return tuple(rule for rule in rules if rule.by_whole)
         return ()
 
     def _is_of_whole(self, name: str, rules: Iterable[FactRule]) -> bool:
@@ -279,8 +276,14 @@ class Facts:
         doubts = [rule for rule in rules if rule.doubt]
         if not doubts:
             return None
-        home = scope.tower.block.home if scope.tower else Place()
-        return next((rule for rule in doubts if self.names.fit(rule.has, rule.lacks, home)), None)
+        return next((rule for rule in doubts if self._has_names(rule, scope)), None)
+
+    def _has_names(self, rule: FactRule, scope: Scope) -> bool:
+        """Whether the names that a rule asks for are there: what a tower holds says nothing about another."""
+        if not scope.tower:
+            return self.names.fit(rule.has, rule.lacks)
+        tower = scope.tower
+        return self.names.fit(rule.has, rule.lacks, tower.block.home, tower.towers_inside)
 
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
@@ -380,11 +383,8 @@ class Facts:
         if not rules:
             return
         yield from self._in_config(rules, scope)
-        home = (
-            scope.tower.block.home if scope.tower else Place()
-        )  # what a tower holds says nothing about another
         for rule in rules:
-            if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
+            if rule.by_names and self._has_names(rule, scope):
                 evidence = "shape" if rule.as_long or rule.square else "name"
                 yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
         yield from (

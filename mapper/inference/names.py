@@ -25,7 +25,7 @@ class Names:
     def __init__(self, tree: Node):
         self.tree = tree
         self._shown: dict[Signs, bool] = {}
-        self._had: dict[tuple[str, Place], bool] = {}  # rules ask for each block
+        self._had: dict[tuple[str, Place, tuple[Place, ...]], bool] = {}  # rules ask for each block
 
     @cached_property
     def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
@@ -43,18 +43,23 @@ class Names:
         """The names of one region alone."""
         return self.of(lambda words: in_region(region, words))
 
-    def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = EVERYWHERE) -> bool:
+    def has(
+        self,
+        pattern: str,
+        shape: Sequence[Any] | None = None,
+        within: Place = EVERYWHERE,
+        outside: tuple[Place, ...] = (),
+    ) -> bool:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent).
 
-        `a | b` asks for either.
+        `a | b` asks for either. Only names `within` a folder count, and none in folders that are `outside` of interest.
         """
         if shape is not None:
-            return any(self._has(either, shape, within) for either in pattern.split(EITHER))
-        if (pattern, within) not in self._had:
-            self._had[pattern, within] = any(
-                self._has(either, None, within) for either in pattern.split(EITHER)
-            )
-        return self._had[pattern, within]
+            return any(self._has(either, shape, within, outside) for either in pattern.split(EITHER))
+        key = pattern, within, outside
+        if key not in self._had:
+            self._had[key] = any(self._has(either, None, within, outside) for either in pattern.split(EITHER))
+        return self._had[key]
 
     def tensors(self) -> list[Folder]:
         """The folded names of all tensors."""
@@ -69,9 +74,14 @@ class Names:
             self._shown[signs] = all(has) and not any(map(self.has, signs.absent))
         return self._shown[signs]
 
-    def _has(self, pattern: str, shape: Sequence[Any] | None, within: Place) -> bool:
-        folder = words_of(within)
-        return any(words[: len(folder)] == folder for words, _ in self._found(pattern, shape))
+    def _has(
+        self, pattern: str, shape: Sequence[Any] | None, within: Place, outside: tuple[Place, ...]
+    ) -> bool:
+        folder, others = words_of(within), [words_of(one) for one in outside]
+        return any(
+            words[: len(folder)] == folder and not any(words[: len(one)] == one for one in others)
+            for words, _ in self._found(pattern, shape)
+        )
 
     def _found(self, pattern: str, shape: Sequence[Any] | None = None) -> Iterator[tuple[list[Any], int]]:
         """The paths that end in a pattern, each with the number of words before it."""
@@ -135,14 +145,22 @@ class Names:
         wanted = pattern_words(pattern)
         return (node for words, node in self._by_last.get(wanted[-1], ()) if ends(words, wanted))
 
-    def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = EVERYWHERE) -> bool:
-        """Whether all of the first and none of the second occur, below a folder; `/name`: anywhere."""
-        return all(self._fits(pattern, within) for pattern in has) and not any(
-            self._fits(pattern, within) for pattern in lacks
+    def fit(
+        self,
+        has: Iterable[str],
+        lacks: Iterable[str],
+        within: Place = EVERYWHERE,
+        outside: tuple[Place, ...] = (),
+    ) -> bool:
+        """Whether all of the first and none of the second occur, below a folder but for some in it; `/name`: anywhere."""
+        return all(self._fits(pattern, within, outside) for pattern in has) and not any(
+            self._fits(pattern, within, outside) for pattern in lacks
         )
 
-    def _fits(self, pattern: str, within: Place) -> bool:
-        return self.has(pattern.removeprefix("/"), None, EVERYWHERE if pattern.startswith("/") else within)
+    def _fits(self, pattern: str, within: Place, outside: tuple[Place, ...]) -> bool:
+        if pattern.startswith("/"):
+            return self.has(pattern.removeprefix("/"))
+        return self.has(pattern, None, within, outside)
 
 
 def words_in(names: Iterable[str]) -> set[str]:

@@ -65,6 +65,15 @@ class Scope:
         names = [scope.block.role for scope in self.up() if is_tower(scope.block)]
         return names[-1] if names else None
 
+    @cached_property
+    def towers_inside(self) -> tuple[Place, ...]:
+        """Of a tower: the folders in its own that other towers have, which are no blocks of it."""
+        *_, root = self.up()
+        home = self.block.home
+        own = {id(scope) for scope in (self, *self.below())}
+        towers = (scope.block.home for scope in root.below() if scope.tower is scope and id(scope) not in own)
+        return tuple(other for other in towers if home and other != home and other[: len(home)] == home)
+
     @property
     def only_tower(self) -> Scope | None:
         """The one tower below, of a root say that gives what its tower gives; None where there are several."""

@@ -42,6 +42,7 @@ class FactRule:
     )  # the statistic of trained weights that tells it, where nothing else does
     tried: tuple[Any, ...] = ()  # published values to try where a model may tell which it is
     untold: bool = False  # no behaviour that can be judged tells it
+    by_whole: bool = False  # how a whole of an unlisted type reads a part, whose own type may be listed
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     repeated: bool = False  # that list begins anew where it ends
@@ -210,7 +211,7 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks", "square"), Fields.words),
-    **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold"), Fields.flag),
+    **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold", "by_whole"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns", "kernels"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),

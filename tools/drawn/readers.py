@@ -452,7 +452,7 @@ def truth_of_projector(one: Draw) -> dict[str, Any]:
 
 
 def is_of_several(one: Draw) -> bool:  # paper 2408.12637, whose field it is
-    return one.reads == "images" and one.joined == "squares" and one.joined_field == "scale_factor"
+    return (one.reads, one.joined, one.joined_field, one.layer) == ("images", "squares", "scale_factor", None)
 
 
 def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
