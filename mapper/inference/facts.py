@@ -15,10 +15,10 @@ from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, leaves_fit
 from mapper.inference.memory import Memory
 from mapper.inference.observed import in_all_layers
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, sizes_below
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import TYPE, UNSET, FactRule, types_beside
-from mapper.rulebook.values import checked
+from mapper.rulebook.values import checked, is_number
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Observed
@@ -211,6 +211,8 @@ class Facts:
             rules = [rule for rule in level if rule.is_everywhere or self._applies(rule, scope, model_type)]
             if silent or any(rule.is_about_fields and self._is_heard(rule, scope) for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
+            if level is not self.common.get(name) and self._is_in_common_field(scope, name):
+                rules = [rule for rule in rules if not rule.is_constant or not is_number(rule.value)]
             said += rules
             if any(rule.is_constant for rule in rules):
                 break  # a constant: no config is asked
@@ -220,6 +222,12 @@ class Facts:
         """Whether it says which fields speak: a family that names alone show does not, where the config has none of its own."""
         is_known = not rule.config or not self.config.is_of_a_class or not self.families.are_of_names(scope)
         return is_known or bool(self.config.find(rule, scope))
+
+    def _is_in_common_field(self, scope: Scope, name: str) -> bool:
+        """Whether a config of another class than the family's says a fact in a field that is common to most."""
+        if not self.config.is_of_a_class or not self.families.are_of_names(scope):
+            return False
+        return any(self.config.find(rule, scope) for rule in self.common.get(name, ()) if rule.config)
 
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit.
@@ -462,13 +470,7 @@ class Facts:
     def _below(self, scope: Scope) -> Mapping[str, Known]:
         """Sizes that have one value in all blocks below; known once all sizes are."""
         if scope not in self._shared:
-            found: dict[str, Known | None] = {}
-            for inner in scope.below():
-                for name, known in inner.solved.items():
-                    first = found.setdefault(name, known)
-                    if first and first.value != known.value:
-                        found[name] = None
-            self._shared[scope] = {name: known for name, known in found.items() if known}
+            self._shared[scope] = sizes_below(scope)
         return self._shared[scope]
 
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:

@@ -124,6 +124,17 @@ class Scope:
         return {}
 
 
+def sizes_below(scope: Scope) -> dict[str, Known]:
+    """Sizes that have one value in all blocks below one."""
+    found: dict[str, Known | None] = {}
+    for inner in scope.below():
+        for name, known in inner.solved.items():
+            first = found.setdefault(name, known)
+            if first and first.value != known.value:
+                found[name] = None
+    return {name: known for name, known in found.items() if known}
+
+
 def is_tower(block: Block) -> bool:
     """Whether the block holds a list of layers or stages, or of what layers would hold, and is no stage itself."""
     return block.role == "tower" or (

@@ -50,7 +50,7 @@ def checked(value: Any, kind: str) -> Any:
         return _whole(value, kind)
     if kind == "side":
         return _side(value)
-    if kind in _RANGES and _is_number(value) and _RANGES[kind](value):
+    if kind in _RANGES and is_number(value) and _RANGES[kind](value):
         return value
     if kind == "flag" and isinstance(value, bool):
         return value
@@ -82,7 +82,8 @@ def parsed(text: Any, kind: str) -> Any:
     return checked(value, kind)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number that a model may have."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
@@ -93,7 +94,7 @@ def _is_number(value: Any) -> bool:
 
 def _whole(value: Any, kind: str) -> int:
     lowest, step = {"count": (1, 1), "even": (2, 2), "natural": (0, 1)}[kind]
-    if _is_number(value) and value >= lowest and value % step == 0:
+    if is_number(value) and value >= lowest and value % step == 0:
         return int(value)
     raise ValueError(f"{_seen(value)} is not {_WORDS[kind]}")
 
@@ -106,7 +107,7 @@ def _rises(value: list[Any]) -> bool:
 def _side(value: Any) -> int:
     """The side of a square: configs write it once or for each dimension."""
     sides = value if isinstance(value, list) else [value]
-    if not sides or any(side != sides[0] for side in sides) or not _is_number(sides[0]):
+    if not sides or any(side != sides[0] for side in sides) or not is_number(sides[0]):
         raise ValueError(f"{_seen(value)} is not {_WORDS['side']}")
     return _whole(sides[0], "count")
 

@@ -134,7 +134,7 @@ def _sensible(found: Draw) -> Draw:
             )
     if not found.image.class_token and found.image.final == "pooled":  # nothing would be read behind its norm
         found = replace(found, image=replace(found.image, final="positions", pooling=None))
-    paired = found.paired and found.reads == "sounds"
+    paired = found.paired and found.reads == "sounds" and found.joined != "rows"
     found = replace(found, paired=paired, norm="layer" if found.text.norm == "scale" else found.norm)
     if found.text.scheme != "llama" and found.names not in ("old", "intern"):
         found = replace(found, text=_plain_text(random.Random(0).choice))
