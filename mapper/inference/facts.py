@@ -224,8 +224,8 @@ class Facts:
         return is_known or bool(self.config.find(rule, scope))
 
     def _is_in_common_field(self, scope: Scope, name: str) -> bool:
-        """Whether a config of another class than the family's says a fact in a field that is common to most."""
-        if not self.config.is_of_a_class or not self.families.are_of_names(scope):
+        """Whether a config of another class than the family's says what every class has, in a field that is common to most."""
+        if name not in self.usual or not self.config.is_of_a_class or not self.families.are_of_names(scope):
             return False
         return any(self.config.find(rule, scope) for rule in self.common.get(name, ()) if rule.config)
 

@@ -397,11 +397,19 @@ def _beside(match: FamilyMatch, config: Config, rulebook: Rulebook, names: Names
     """A family without towers; where names alone show it, with the towers beside it whose own types are listed."""
     is_stranger = not match.by_type and config.model_type is not None
     others = gather(None, config, rulebook, names) if is_stranger else Families()
+    if _is_of_several(match, others, names):
+        return others
     if not any(part.is_listed for part in others.parts):
         return Families(match)
     folders = [[word for word in folder if isinstance(word, str)] for folder in match.home.folders]
     is_read = any(in_region(part.region, folder) for part in others.parts for folder in folders)
     return others if is_read else replace(others, match=match)
+
+
+def _is_of_several(match: FamilyMatch, others: Families, names: Names) -> bool:
+    """Whether names of the text and of towers of types of their own are those of a family together, and those of no one alone."""
+    own = [names.within(one.region) for one in others.strangers.values()]
+    return len(own) > 1 and not any(is_recognised(match.family, inside) for inside in own)
 
 
 def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:

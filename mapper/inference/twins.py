@@ -105,7 +105,8 @@ class Twins:
         if known is None:
             return self._several(name, found) or found[:1]
         if self.facts.is_convention(known, name):
-            if known.by and known.by.at and self.facts.families.speak_for(scope):
+            by = known.by
+            if by and (by.by_whole or (by.at and self.facts.families.speak_for(scope))):
                 return []  # said of such a tower where it stands: a listed type alone ends in another way
             whole = self.facts.families.whole
             own = [value for twin, value in said if twin.family is whole] or found

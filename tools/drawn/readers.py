@@ -409,10 +409,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "features.scaled": "tokens",
     }
     if one.reads == "images":
-        of_encoder, part = (
-            vision.truth_of_layers(one.image) | {"pooling": vision.pooling_of(one.image)},
-            "vision",
-        )
+        of_encoder, part = vision.truth_of_layers(one.image) | {"pooling": None}, "vision"
     else:
         of_encoder, part = speech.truth(one.sound) | {"norm.final": "positions"}, "audio"
     named = {f"text:{name}": value for name, value in of_text.items()}
