@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 96be2435bdee.
+"""kyutai/mimi: written by mapper 0.1.0, rules 93b8404e3959.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 87856d3fc98bc687
+# sha256 of all above: 2c3e5ee683cebe34
