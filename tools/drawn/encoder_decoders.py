@@ -81,8 +81,10 @@ def _sensible(found: Draw) -> Draw:
     if found.scheme == "t5":
         where = found.position if found.position in ("first", "each", "rotary") else "first"
         found = replace(found, placement="pre", placement_named=False, position=where, embedding_norm=False)
+        is_scaled = found.head_scaled and found.tied and found.head
+        is_named = found.head_scale_named or not is_scaled  # these names have a scaled head, where it is tied
         return replace(found, norm="rms", eps_named=True, scaled=False, apart=False, logits_bias=False,
-                       bias=False, head_scaled=found.head_scaled and found.tied and found.head)  # fmt: skip
+                       bias=False, head_scaled=is_scaled, head_scale_named=is_named)  # fmt: skip
     where = found.position if found.position not in ("first", "each") else "offset"
     is_named = found.eps_named or found.norm == "rms" or found.eps != 1e-5
     return replace(found, position=where, head_dim=8, gated=False, head_scaled=False, head_scale_named=False,
