@@ -396,6 +396,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "rotary": is_rotary,
         "attention.rotary": is_rotary,
         "rotary.fraction": 0.5 if one.position == "partial" else 1.0,
+        "rotary.dim": one.head_dim // 2 if one.position == "partial" else one.head_dim,
         "attention.causal": True,
         "attention.fused": "concatenated",
         "attention.window": WINDOW if one.window else None,

@@ -391,6 +391,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "position.counting": {"order": "all", "padding": "tokens"}.get(one.position, "all"),
         "position.sinusoidal": "split" if one.waves else None,
         "rotary": is_rotary,
+        "rotary.local_base": one.base,
     }
 
 
