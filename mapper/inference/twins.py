@@ -158,13 +158,14 @@ class Twins:
         return self._several(name, [known.value, *others])
 
     def _overrules(self, twin: Twin, name: str, answer: Known, known: Known) -> bool:
-        """Whether a rule of a listed type holds whatever a field says; any, for what that only implies.
+        """Whether a rule of a listed type holds whatever a field says, which it ignores; any, for what that only implies.
 
-        What joins towers may know better than the part of the config that a tower has.
+        What joins towers may know better than the part of the config that a tower has, and any type what every class has.
         """
         if answer.evidence != "rule" or known.implied:
             return answer.evidence == "rule"
-        is_own = bool(twin.family.towers) and answer.by in twin.family.facts.get(name, ())
+        may_know = bool(twin.family.towers) or name in self.facts.usual
+        is_own = may_know and answer.by in twin.family.facts.get(name, ())
         field = known.source.partition("[")[0]
         return is_own and self.facts.config.is_idle(field, twin.facts.families.ignored())
 
