@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules eaed898c98dc.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules ad2719f476ed.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -598,4 +598,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: fb3c5990a7dc6593
+# sha256 of all above: bef7feda6214e7f1

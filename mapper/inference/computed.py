@@ -11,7 +11,7 @@ from mapper.flows import arithmetic
 from mapper.limits import LAYERS
 from mapper.rulebook.facts import FactRule
 
-INDEX = "index"  # in `each`: the position in the list
+INDEX = "index"  # in `each`: the position in the list; in `expr`: the number at the `{n}` of `at`
 
 
 def sources(rule: FactRule) -> list[str]:

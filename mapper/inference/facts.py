@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mapper.inference.computed import calculate, formula, sources
+from mapper.inference.computed import INDEX, calculate, formula, sources
 from mapper.inference.config import Config
 from mapper.inference.entries import from_field, goes_by_form, is_silent
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
@@ -63,14 +63,12 @@ class Facts:
         self._full: dict[tuple[str, str, str], str] = {}  # role and kind of a block, name -> full name
         self._shared: dict[Scope, Mapping[str, Known]] = {}
         self.settled = False
-        self.denied: set[tuple[Scope, str]] = (
-            set()
-        )  # facts of scopes whose type's default the shapes contradict
+        # facts of scopes whose type's default the shapes contradict
+        self.denied: set[tuple[Scope, str]] = set()
         self.defaults = True
         self.is_trial = False  # whether the families are tried on a config that may not have their fields
-        self._open: dict[
-            tuple[Scope, str], int
-        ] = {}  # facts being asked for, each with how many are around it
+        # facts being asked for, each with how many are around it
+        self._open: dict[tuple[Scope, str], int] = {}
         self._cut = 0  # the outermost of them that a cycle led back to
 
     def as_of(self, families: Families, defaults: bool = True) -> Facts:
@@ -477,6 +475,9 @@ class Facts:
         values: dict[str, Any] = {}
         evidences = ["rule"]
         for name in sources(rule):
+            if name == INDEX:
+                values[name] = scope.number_at(rule.at)
+                continue
             full = self.full_name(scope, name)
             known = self.get(scope, name if full == rule.name else full)
             if known and known.problem and rule.shared and scope.tower:

@@ -119,6 +119,14 @@ class Scope:
             self._below[key] = any(map(self.matches, key))
         return self._below[key]
 
+    def number_at(self, places: Sequence[str]) -> int | None:
+        """The number at the `{n}` of a place of a rule that is here; None where it stands for several, or nowhere."""
+        for wanted in map(words_at, places):
+            for start in _starts(self.block.home, wanted):
+                number = self.block.home[start + wanted.index("{n}")] if "{n}" in wanted else ()
+                return int(number[0]) if len(number) == 1 else None
+        return None
+
     @cached_property
     def _below(self) -> dict[tuple[str, ...], bool]:
         return {}
@@ -200,8 +208,13 @@ def words_at(at: str) -> list[str]:
 
 
 def _within(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> bool:
+    return any(True for _ in _starts(path, wanted))
+
+
+def _starts(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> Iterator[int]:
+    """Where the words begin in a path."""
     starts = range(len(path) - len(wanted) + 1)
-    return any(all(map(_same, path[start:], wanted)) for start in starts)
+    return (start for start in starts if all(map(_same, path[start:], wanted)))
 
 
 def _same(part: str | tuple[int, ...], word: str) -> bool:

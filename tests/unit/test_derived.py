@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from mapper.architecture import Block, Place
 from mapper.errors import RuleError
 from mapper.inference.computed import calculate, formula, sources
+from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import FactRule
 
 FULL, NEAR = "full_attention", "sliding_attention"
@@ -25,6 +27,17 @@ def test_every_layer_gets_an_entry_by_its_index():
     assert calculate(every_third, {"layers": 4, "attention.window_period": 3}) == [NEAR, NEAR, FULL, NEAR]
     later = rule(each="(index + 1) // (attention.window_start + 1)", among=(FULL, NEAR))
     assert calculate(later, {"layers": 4, "attention.window_start": 1}) == [FULL, NEAR, NEAR, NEAR]
+
+
+def test_an_expression_may_be_over_the_number_of_a_place():
+    made = rule(expr="2 ** index", at=("network.{n}",))
+    one, two = (
+        Scope(Block("other", "", Place(("network", at, "conv1"))), None, (), None) for at in ((3,), (3, 4))
+    )
+    assert calculate(made, {"index": one.number_at(made.at)}) == 8
+    assert two.number_at(made.at) is None and one.number_at(("layers.{n}", "network")) is None
+    with pytest.raises(ValueError, match="no number"):
+        calculate(made, {"index": None})
 
 
 def test_what_no_entry_answers_is_no_value():
