@@ -106,8 +106,8 @@ def test_guards_that_hang_together_in_too_many_answers_are_refused(monkeypatch):
     """A page whose steps all ask of the same roles would be tried for hours: the page is told so at once."""
     from mapper.errors import FlowError
 
-    rule = RULEBOOK.flows["attention/windows_cosine_fused"]
+    rule = RULEBOOK.flows["attention/windows_cosine"]
     assert combinations.check_flow(rule) > 1
     monkeypatch.setattr(combinations, "MAX_TIED", 1)
-    with pytest.raises(FlowError, match="guards that hang together have 4 answers; at most 1"):
+    with pytest.raises(FlowError, match="guards that hang together have 8 answers; at most 1"):
         combinations.check_flow(rule)
