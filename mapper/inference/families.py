@@ -347,7 +347,8 @@ def gather(
             fitting = [(family.name, family) for family in _by_names(rulebook, inside)]
         if fitting:
             parts.append(Part(tower, folder, *fitting[0], region, is_listed))
-        if not is_listed:
+        is_known = bool(match and match.by_type) or bool(fitting) or not known  # by its names, too
+        if not (is_listed and is_known):
             strangers[tower] = Stranger(tower, folder, region)
         if named and not is_listed:
             as_what = f"; its names are those of {fitting[0][1].name!r}" if fitting else ""
