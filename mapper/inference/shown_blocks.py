@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.naming.blocks import common_folder
@@ -289,7 +288,7 @@ def _insert(root: Block, leaf: Leaf, shown: Mapping[Place, str]) -> None:
         if folder in shown:
             block = _inner(block, folder, shown[folder])
     if leaf.role is None and block.home in shown:
-        block.roles[str(Place(leaf.place[len(block.home) :]))] = replace(leaf, block=())
+        block.roles[str(Place(leaf.place[len(block.home) :]))] = leaf
 
 
 def _at(block: Block, role: str) -> list[Block]:

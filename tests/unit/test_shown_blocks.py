@@ -16,6 +16,7 @@ from mapper.inference.shown_blocks import shown_folders
 from mapper.picture.graph import graph
 from mapper.report.as_json import as_json
 from mapper.report.text import as_text
+from mapper.weights.built.blueprint import as_data
 from tests.shipped import RULEBOOK
 
 NORM = ("weight", "bias", "running_mean", "running_var")
@@ -55,6 +56,14 @@ def test_a_folder_around_one_convolution_is_a_block() -> None:
     branch = {**convolution("zag.conv", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
     numbered = convolution("zeg.2.conv", 11, 6, 3, 3)
     assert kinds({**row, **branch, **numbered}) == {"zag": "convolution", "zeg.2": "convolution"}
+
+
+def test_a_block_that_is_shown_has_the_modules_of_the_architecture_and_is_written() -> None:
+    tensors = {"zag.conv.weight": TensorInfo((9, 7, 3, 3), "F32"), "zog.a.weight": TensorInfo((9, 5), "F32")}
+    read = infer(Checkpoint("x", "manifest", tensors, None), RULEBOOK)
+    written = as_data(read, {})
+    (block,) = written["root"]["roles"].values()
+    assert [written["leaves"][at]["place"] for at in block["roles"].values()] == [["zag", "conv"]]
 
 
 def test_experts_with_maps_of_their_own_are_feed_forward_networks() -> None:
