@@ -160,14 +160,22 @@ def _run_once(model: nn.Module, architecture: Architecture) -> list[str]:
 
 
 def _not_run(architecture: Architecture, error: Exception) -> str:
-    """Why a model does not run: said of one of a graph, as no rule says which sizes it takes; raised of any other."""
+    """Why a model does not run: said of one that takes sizes which no rule says; raised of any other."""
     what = f"{type(error).__name__}: {error}"
-    if architecture.reading == "graph":
+    open_to = "the graph leaves open" if architecture.reading == "graph" else "nothing shows"
+    if architecture.reading == "graph" or _has_open_sizes(architecture):
         why = printable(what, limit=200)
-        return f"not run: made-up inputs of the sizes that the graph leaves open do not fit ({why})"
+        return f"not run: made-up inputs of the sizes that {open_to} do not fit ({why})"
     raise ArchitectureError(
         f"{architecture.checkpoint.source}: the forward fails on made-up inputs ({what}); {_advice(architecture)}"
     ) from error
+
+
+def _has_open_sizes(architecture: Architecture) -> bool:
+    """Whether it is a chain of layers for some size of its input that nothing shows, such as the height of a line of text."""
+    words = {word for spec in architecture.inputs.values() for word in spec["shape"]} - {"batch"}
+    is_told = any(fact.name == "chain.input_size" for fact in architecture.facts)
+    return bool(architecture.forward) and not is_told and any(isinstance(word, str) for word in words)
 
 
 def _advice(architecture: Architecture) -> str:

@@ -18,6 +18,7 @@ import mapper
 from mapper.cli import main
 from tests.checkpoints import write_bert, write_manifest
 from tests.schema import violations
+from tests.unit.small_chains import CASES
 
 Captured = pytest.CaptureFixture[str]
 
@@ -143,6 +144,15 @@ def test_build_runs_the_model_and_writes_nothing(bert: str, capsys: Captured, tm
     assert "last_hidden_state (1, 8, 8)" in out
     assert "exact" in out and "--out DIR" in out
     assert sorted(Path(bert).rglob("*")) == before
+
+
+def test_build_says_where_an_input_of_another_size_is_needed(capsys: Captured, tmp_path: Path) -> None:
+    make, answers = CASES["recognizer"]
+    torch.save(make()[0].state_dict(), tmp_path / "lines.pt")
+    said = [word for fact, value in answers.items() for word in ("--set", f"{fact}={str(value).lower()}")]
+    out = answer(capsys, "build", str(tmp_path / "lines.pt"), *said, "--out", str(tmp_path / "lines"))
+    assert "not run: made-up inputs of the sizes that nothing shows do not fit (RuntimeError: " in out
+    assert (tmp_path / "lines" / "model.py").is_file()
 
 
 def test_build_out_is_a_folder_that_runs_with_torch_alone(

@@ -59,6 +59,7 @@ class Written:
     problems: list[str] = field(default_factory=list)  # sizes that do not add up
     input_size: str = ""  # the smallest for which they do
     is_checked: bool = False  # whether some sizes were to add up
+    has_single_rows: bool = False  # whether a layer takes a row of each input, and no sequence of them
     forward: list[str] = field(default_factory=list)  # the statements for a reader, with what is unknown
 
 
@@ -197,6 +198,7 @@ class Between:
             self.windows = None
             side = isqrt(link.places)
             turned = "x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)"
+            self.written.has_single_rows |= not self.is_sequence
             self.say(turned if self.is_sequence else f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
 
     def reduce(self, link: Link) -> None:

@@ -32,6 +32,7 @@ def normed(between: Between, link: Link, role: str, axes: int) -> str:
     if leaf.kind == "BatchNorm":
         between.written.arguments[role] = {"dimensions": axes or 1}
         is_turned = between.is_sequence and not axes
+        between.written.has_single_rows |= not between.is_sequence and not axes
         return f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_turned else f"{role}(x)"
     count = _groups(between, link) if axes and len(weight_shape(leaf)) == 1 else ""
     if count is None:

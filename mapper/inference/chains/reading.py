@@ -377,7 +377,9 @@ def _inputs(first: Link, between: Between) -> dict[str, list[dict[str, Any]]]:
     main = next((link for link in between.links if link.element.is_main), first)
     batch = ("batch", "frames") if between.has_frames else ("batch",)
     if main.after.form != MAPS:
-        return {INPUT: [{"shape": [*batch, "length", main.element.inputs]}]}
+        is_recurrent = any(link.element.group == RECURRENT for link in between.links)
+        length = [] if between.written.has_single_rows and not is_recurrent else ["length"]
+        return {INPUT: [{"shape": [*batch, *length, main.element.inputs]}]}
     axes = ("length",) if main.after.axes == 1 else _AXES[-main.after.axes :]
     if between.is_sampled:
         return {INPUT: [{"shape": [*batch, "length"]}]}

@@ -121,6 +121,7 @@ def take(between: Between, inner: Between, name: str) -> None:
     written.arguments.update(inner.written.arguments)
     written.problems += inner.written.problems
     written.is_checked |= inner.written.is_checked
+    written.has_single_rows |= inner.written.has_single_rows
     written.lines += _renamed(inner.written.lines, name, between.name)
     written.forward += _renamed(inner.written.forward, name, between.name)
 
