@@ -182,6 +182,24 @@ def generator():
     ), torch.randn(2, 5, 3, 3)
 
 
+def enlarged(*norms):
+    """Maps made of a row and made larger by repetition, with a norm of them first or without; the file has the row's layer last by name."""
+    up = nn.Upsample(scale_factor=2)
+    inner = [
+        *norms,
+        up,
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        up,
+        nn.Conv2d(8, 1, 3, padding=1),
+    ]
+    layers = {"l1": nn.Sequential(nn.Linear(5, 8 * 16)), "conv": nn.Sequential(*inner, nn.Tanh())}
+    return Named(lambda self, x: self.conv(self.l1(x).unflatten(1, (8, 4, 4))), **layers).eval(), torch.randn(
+        2, 5
+    )
+
+
 def recognizer():
     def forward(self, x):
         x = torch.max_pool2d(torch.relu(self.bn(self.conv(x))), 2)
@@ -402,6 +420,7 @@ def text(is_image):
 
 RELU = {"chain.activation": "relu"}
 PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
+ENLARGED = {**RELU, **PLAIN, "chain.padding": 1, "chain.pooling": "upsample_2", "chain.output": "tanh"}
 CASES = {
     "lenet": (lenet, {**RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten"}),
     "u_net": (
@@ -437,6 +456,11 @@ CASES = {
             **RELU, "chain.up_stride": 2, "chain.up_padding": "exact", "norm.eps": 1e-5,
             "chain.pooling": "none", "chain.output": "tanh",
         },
+    ),
+    "enlarged": (enlarged, {**ENLARGED, "l1.0:chain.activation": "none", "conv.1:chain.pooling_before": "upsample_2"}),
+    "enlarged_norm": (
+        lambda: enlarged(nn.BatchNorm2d(8)),
+        {**ENLARGED, "conv.0:chain.activation": "none", "chain.activation_before_norm": False},
     ),
     "recognizer": (
         recognizer,

@@ -47,6 +47,7 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
+_LARGER = "upsample_2"
 _IN_TURN = 3  # activations behind the first one
 
 
@@ -194,12 +195,23 @@ class Between:
             self.windows = None
         elif before.form == ROWS and element.group == RECURRENT and self.has_frames and not self.is_sequence:
             self.say("x.unflatten(0, (inputs.shape[0], inputs.shape[1]))")
-        elif before.form == ROWS and element.group == CONVOLUTION:
+        elif before.form == ROWS and link.after.form == MAPS and element.group in (CONVOLUTION, NORM):
             self.windows = None
-            side = isqrt(link.places)
-            turned = "x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)"
-            self.written.has_single_rows |= not self.is_sequence
-            self.say(turned if self.is_sequence else f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
+            if self.is_sequence:
+                self.say("x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)")
+            else:
+                self.unfold(link)
+
+    def unfold(self, link: Link) -> None:
+        """A row to maps, which a plain convolution may read once they are made larger."""
+        element, side = link.element, isqrt(link.places)
+        self.written.has_single_rows = True
+        self.say(f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
+        if element.group == CONVOLUTION and not element.is_transposed:
+            fact = "chain.pooling_before"
+            value = self.answers.find(element.leaf, fact, among=("none", _LARGER))
+            if value not in (None, "none"):
+                pooled(self, link, value, fact)
 
     def reduce(self, link: Link) -> None:
         """Maps to features."""
@@ -437,7 +449,13 @@ class Between:
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
         usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
-        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=main_of(self.links, at))
+        listed = self.answers.words.candidates["chain.pooling"]
+        among = (
+            (*listed, _LARGER) if self.written.has_single_rows else listed
+        )  # maps of a row are made larger
+        value = self.answers.find(
+            leaf, "chain.pooling", shown=shown, usual=usual, among=among, of=main_of(self.links, at)
+        )
         if value is None:
             self.windows = None
             self.kept.grow(None)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from math import isqrt
 
 from mapper.architecture import Leaf, Place
 from mapper.inference.leaf_shapes import weight_shape
@@ -34,6 +35,11 @@ class Element:
     def is_transposed(self) -> bool:
         """Whether it is a transposed convolution."""
         return self.leaf.kind.startswith("ConvTranspose")
+
+    def places_in(self, width: int) -> int:
+        """How many places a square map has whose channels this layer reads, in a row of this width; 0: it is no such map."""
+        places, left = divmod(width, self.inputs)
+        return places if not left and isqrt(places) ** 2 == places else 0
 
     @property
     def is_bidirectional(self) -> bool:

@@ -19,7 +19,7 @@ _GROUPS = (1, 8, 16, 32)  # that a question lists
 def norm(between: Between, at: int, link: Link) -> None:
     """The statement of a norm."""
     role, before = between.roles[at], link.before
-    axes = before.axes if before.form == MAPS else 0
+    axes = link.after.axes if link.after.form == MAPS else 0
     if before.form == START and at + 1 < len(between.links):
         axes = len(between.links[at + 1].element.kernel)
     between.say(normed(between, link, role, axes))

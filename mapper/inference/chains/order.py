@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isqrt
 
 from mapper.architecture import Place
 from mapper.inference.chains.elements import (
@@ -34,6 +33,7 @@ _ENCODER = 2  # the last of the words for what comes before the middle
 _UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
 _UP = 6  # of the words for the way up
 _DECODER = 7  # of the words for what comes after the middle
+_CHANNELS = 8  # of maps that are made of a row, at least: an image has fewer
 UP = (_UP, _DECODER)
 
 
@@ -104,9 +104,8 @@ def _recurrent(before: Data, element: Element) -> Link | None:
 def _convolution(before: Data, element: Element) -> Link | None:
     axes = len(element.kernel)
     if before.form == ROWS and not before.is_sequence:
-        places = before.width // element.inputs
-        is_square = before.width % element.inputs == 0 and isqrt(places) ** 2 == places
-        fits = element.is_transposed and axes == 2 and is_square and places > 1
+        places = element.places_in(before.width)
+        fits = places > 1 and axes == 2 and (element.is_transposed or element.inputs >= _CHANNELS)
         return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
     if before.form == ROWS and axes != 1:
         is_image = (axes, element.inputs, element.kernel[-1]) == (
@@ -166,6 +165,9 @@ def _beside(before: Data, element: Element) -> Link | None:
     if len(rows) > 1:  # a norm of channels and positions
         fits = before.form == MAPS and before.width == rows[0] and before.axes == len(rows) - 1
         return Link(element, before, before) if fits else None
+    places = element.places_in(before.width) if before.form == ROWS and not before.is_sequence else 0
+    if element.leaf.kind == "BatchNorm" and places > 1 and element.inputs >= _CHANNELS:
+        return Link(element, before, Data(MAPS, element.outputs, 2), places=places)
     is_one = element.group == SLOPES and element.outputs == 1
     return Link(element, before, before) if before.width == element.outputs or is_one else None
 
