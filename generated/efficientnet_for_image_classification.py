@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules dc54a859ba52.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules bbac65c4693a.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,8 +44,8 @@ torch.export.register_dataclass(Output)
 
 
 class Embeddings(nn.Module):
-    """efficientnet.embeddings: a stem: a norm and an activation after a convolution of stride two with
-    padding after the image.
+    """efficientnet.embeddings: a stem: a convolution of stride two with padding after the image, a norm
+    and an activation.
     """
 
     def __init__(self, config: Config):
@@ -452,4 +452,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 34d76b4f28644d5c
+# sha256 of all above: 981c74f89683ab1b

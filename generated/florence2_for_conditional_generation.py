@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules dc54a859ba52.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules bbac65c4693a.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -579,7 +579,9 @@ class Pixels(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with an encoder and a decoder (which share their embedding) and a language modeling head."""
+    """The model with an encoder, which reads image features among its words, and a decoder and a language
+    modeling head.
+    """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -651,4 +653,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 37cf45da73ff2e30
+# sha256 of all above: 078c96067bfac7ed

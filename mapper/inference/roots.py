@@ -58,8 +58,10 @@ def choose_root(
         choice = choose(root, flows, families, facts)
         if choice.flow:
             return choice
-        if stated:
+        if stated and not _is_near(root, choice, facts):
             raise _refused(stated, choice, root, flows, facts)
+        if stated:
+            return choice
     if not task and (choice := _of_library(root, flows, families, facts)).flow:
         return choice
     asked = choice
@@ -221,6 +223,8 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, n
     fitting, tied = _bare_first(found.rules, facts.config.vocabulary.headless)
     fitting = _by_signs(root, fitting)
     tasks = list(dict.fromkeys(_first_task(rule) for rule in fitting if TASK in rule.when))
+    doubt = facts.doubt(root, TASK) if tasks else None
+    tasks = list(dict.fromkeys([*tasks, *doubt.among])) if doubt and {*tasks} <= {*doubt.among} else tasks
     said = facts.get(root, TASK) if len(tasks) > 1 else None
     is_said = said is not None and not said.problem and said.value in tasks
     if said is not None and is_said:

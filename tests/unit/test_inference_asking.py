@@ -300,3 +300,50 @@ def test_how_much_of_each_head_turns_is_asked_where_only_a_config_says_it() -> N
         layered = replace(llama, config=config, tensors={**llama.tensors, **biases})
         asked = {question.name for question in infer(layered, RULEBOOK, hints=hints).questions}
         assert ("rotary.fraction" in asked) is is_asked
+
+
+def _classifier() -> dict[str, TensorInfo]:
+    """An encoder of torch's layers over a text, and a classifier beside it."""
+    layer: dict[str, tuple[int, ...]] = {"self_attn.in_proj_weight": (24, 8), "self_attn.in_proj_bias": (24,)}
+    for name, shape in {"self_attn.out_proj": (8, 8), "linear1": (12, 8), "linear2": (8, 12)}.items():
+        layer |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    layer |= {f"norm{number}.{part}": (8,) for number in (1, 2) for part in ("weight", "bias")}
+    shapes: dict[str, tuple[int, ...]] = {"tok.weight": (30, 8), "fc.weight": (3, 8), "fc.bias": (3,)}
+    shapes |= {f"layers.{at}.{name}": shape for at in range(2) for name, shape in layer.items()}
+    return {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+
+
+def test_what_a_classifier_of_texts_labels_is_asked_and_from_which_state() -> None:
+    checkpoint = Checkpoint("x", "torch", _classifier(), None)
+    answers: dict[str, Any] = {
+        "attention.causal": False,
+        "norm.placement": "post",
+        "position.sinusoidal": None,
+    }
+    answers |= {"feed_forward.activation": "relu", "attention.heads": 2}
+    of_task = ("token_classification", "sequence_classification")
+    assert asked(infer(checkpoint, RULEBOOK, hints=answers)) == {"task": of_task}
+    of_text = answers | {"task": "sequence_classification"}
+    assert asked(infer(checkpoint, RULEBOOK, hints=of_text)) == {"head.pooling": ("mean", "first")}
+    for head in ({"task": "token_classification"}, {**of_text, "head.pooling": "mean"}):
+        assert infer(checkpoint, RULEBOOK, hints=answers | head).reading == "unverified"
+    with pytest.raises(HintError, match="does not go with the heads"):
+        infer(checkpoint, RULEBOOK, hints=answers | {"task": "causal_lm"})
+
+
+def test_where_norms_stand_is_asked_if_none_stands_at_the_end() -> None:
+    layer: dict[str, tuple[int, ...]] = {f"attn.{name}": (8, 8) for name in ("query", "key", "value", "proj")}
+    layer |= {"ln1": (8,), "ln2": (8,), "mlp.fc1": (12, 8), "mlp.fc2": (8, 12)}
+    shapes = {f"blocks.{at}.{name}.weight": shape for at in range(2) for name, shape in layer.items()}
+    shapes |= {f"blocks.{at}.ln{number}.bias": (8,) for at in range(2) for number in (1, 2)}
+    shapes |= {"tok.weight": (30, 8), "pos.weight": (12, 8), "lm_head.weight": (30, 8)}
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    answers: dict[str, Any] = {"task": "causal_lm", "attention.causal": True, "attention.heads": 2}
+    answers |= {"norm.eps": 1e-5, "feed_forward.activation": "relu"}
+    read = infer(Checkpoint("x", "torch", tensors, None), RULEBOOK, hints=answers)
+    assert asked(read) == {"norm.placement": ("pre", "post")}
+    for placement in ("pre", "post"):
+        told = answers | {"norm.placement": placement}
+        found = infer(Checkpoint("x", "torch", tensors, None), RULEBOOK, hints=told)
+        assert found.reading == "unverified"
+        assert {fact.value for fact in found.facts if fact.name == "norm.final"} == {"none"}
