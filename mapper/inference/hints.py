@@ -24,6 +24,7 @@ FOUND = ("value", "evidence", "source")  # the fields of a hint that says its ev
 DEFAULT = "default"
 TELLING = ("weights", "behaviour", DEFAULT)  # evidence that it may say
 _NAMED = 24  # values of a fact, in a message
+_PLACEHOLDER = "VALUE"  # in a command that is printed, of an answer with many values
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,17 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
         found = parsed(value, types[name])
     except ValueError as error:
         raise HintError(_several(key, value) or f"--set {key}: {error}", fact=name, at=at) from None
+    if types[name] == "any" and (copied := _several(key, value)):
+        raise HintError(copied, fact=name, at=at)
     if rulebook:
         check_declared(key, found, types[name], rulebook)
     return Given(name, at, found, f"{shown_as}={written}", note)
 
 
 def _several(key: str, value: Any) -> str:
-    """What to say of a choice that was copied whole, `null|first`; "" of anything else."""
+    """What to say of a choice that was copied whole, `null|first`, or of its placeholder; "" of anything else."""
+    if value == _PLACEHOLDER:
+        return f"--set {key}: {_PLACEHOLDER} stands for one of the values that mapper inspect lists"
     words = value.split("|") if isinstance(value, str) else []
     if len(words) < 2 or not all(words):
         return ""

@@ -128,11 +128,11 @@ def _choose_one_format(files: list[str], indices: list[str], standard: str, sour
         return Choice([standard], note=note)
     if standard_index in indices or len(indices) == 1:
         return Choice([], standard_index if standard_index in indices else indices[0])
-    if len(files) == 1 and not sharded.numbered(files):
+    if len(files) == 1 and not sharded.numbered(files, source):
         return Choice(files)
     if not files:
         return None
-    parts = sharded.numbered(files)
+    parts = sharded.numbered(files, source)
     if parts is None:
         raise SourceError(
             f"{source}: {len(files)} weight files and none is called {standard}: {listed(files)}; "

@@ -141,10 +141,10 @@ def _counted(name: str) -> _Counted | None:
     return _Counted(prefix, number, last, suffix)
 
 
-def numbered(names: list[str]) -> list[str] | None:
+def numbered(names: list[str], source: str = "") -> list[str] | None:
     """`names` in order if they are exactly the parts `x-00001-of-0000N` of one checkpoint, else None.
 
-    Raises MissingSourceError if they are parts of one but some are missing.
+    Raises MissingSourceError, with the `source` that they are of, if they are parts of one but some are missing.
     """
     parts: dict[int, str] = {}
     kinds: dict[tuple[str, str, int, str], _Counted] = {}
@@ -163,6 +163,7 @@ def numbered(names: list[str]) -> list[str] | None:
     absent = [one.part(number) for number in wanted if number not in parts]
     if absent:
         raise MissingSourceError(
-            f"{len(absent)} of {len(wanted)} shards are missing: {listed(absent)}; download them again"
+            f"{source}{': ' * bool(source)}{len(absent)} of {len(wanted)} shards are missing: {listed(absent)}; "
+            "download them again"
         )
     return [parts[number] for number in wanted]

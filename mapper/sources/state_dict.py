@@ -24,6 +24,10 @@ def take_tensors(
     Returns each of these tables with the place of every tensor in its storage. `made` are the tensors that the pickle
     makes: those that no name leads to are counted in a note.
     """
+    if is_tensor(value):
+        raise FormatError(
+            f"{shard.name}: one tensor without a name, and no state dict; save model.state_dict()"
+        )
     models, others = find_models(value)
     found: dict[str, StoredTensor] = {}
     for model in models or [Model((), value)]:

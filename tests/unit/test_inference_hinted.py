@@ -67,6 +67,9 @@ def refusal(checkpoint: Checkpoint, key: str, value: Any) -> str:
         ("attention.heads", "four", ": 'four' is not"),
         ("attention.causal", "true|false", "'true|false' is 2 values; keep one"),
         ("rotary.style", "half|interleaved", "'half|interleaved' is 2 values; keep one of them"),
+        ("chain.stride", "1|2", "'1|2' is 2 values; keep one of them"),
+        ("attention.heads", "VALUE", "VALUE stands for one of the values that mapper inspect lists"),
+        ("feed_forward.activation", "VALUE", "VALUE stands for one of the values that mapper inspect lists"),
     ],
 )
 def test_a_value_is_one_that_the_fact_may_have(key: str, value: Any, message: str) -> None:

@@ -370,6 +370,11 @@ def test_a_whole_module_is_named_and_what_to_do(value, said, how, zipped, tmp_pa
     assert command == f"torch.save(torch.load('x.pt', weights_only=False){how}.state_dict(), 'weights.pt')"
 
 
+def test_a_tensor_alone_is_no_state_dict(tmp_path):
+    text = refusal(saved(tmp_path / "x.pt", torch.ones(2)), FormatError)
+    assert text == "x.pt: one tensor without a name, and no state dict; save model.state_dict()"
+
+
 def test_a_module_beside_its_state_dict_is_no_harm(tmp_path):
     model = torch.nn.Linear(2, 2)
     torch.save({"ema": model, "state_dict": model.state_dict()}, tmp_path / "x.pt")
