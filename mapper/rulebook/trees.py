@@ -30,7 +30,7 @@ class Tree:
     numbered: tuple[str, ...]  # words that a number follows after an underscore
     channels_last: tuple[str, ...]  # last words of maps stored [..., in, out]
     telling: tuple[str, ...]  # last words of which one must be there
-    left: dict[str, str]  # last words of what no model has -> why
+    left: dict[str, str]  # last words, or first ones with a slash behind them, of what no model has -> why
     examples: tuple[dict[str, Any], ...]
 
     @property

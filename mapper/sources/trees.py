@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mapper.checkpoint import TensorInfo
 from mapper.errors import FormatError, listed, shorten
+from mapper.rulebook.trees import SLASH
 from mapper.sources.shards import Shard, check_name
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
             shard.tensors[key] = info
             continue
         words = split[key]
-        if words[-1] in tree.left:
+        if _why_left(tree, words):
             left.append(key)
             continue
         new = torch_name(tree, words)
@@ -73,17 +74,21 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
             raise FormatError(f"{shard.name}: two tensors become {shorten(new)} of the model")
         _move(shard, key, new, info, words[-1] in tree.channels_last)
     if left:
-        shard.notes.append(
-            f"{shard.name}: {len(left)} tensors were left out, {tree.left[split[left[0]][-1]]}: {listed(left)}"
-        )
+        why = _why_left(tree, split[left[0]])
+        shard.notes.append(f"{shard.name}: {len(left)} tensors were left out, {why}: {listed(left)}")
     shard.notes.append(f"names and arrangement of {tree.name} undone")
+
+
+def _why_left(tree: Tree, words: list[str]) -> str:
+    """Why no model has a tensor, by its last word or the folder of all of its kind; "" where one may."""
+    return tree.left.get(words[-1], "") or tree.left.get(f"{words[0]}{SLASH}", "")
 
 
 def _fits(tree: Tree, names: Iterable[list[str]]) -> bool:
     """Whether every last word is one of this library, and one of them tells it from a tree of anything."""
-    last = {words[-1] for words in names}
+    last = {words[-1] for words in names if not _why_left(tree, words)}
     return bool(last & set(tree.telling)) and all(
-        word in tree.last or word in tree.left or word.endswith(tree.bare or ("\0",)) for word in last
+        word in tree.last or word.endswith(tree.bare or ("\0",)) for word in last
     )
 
 

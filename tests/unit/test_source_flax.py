@@ -224,3 +224,15 @@ def test_headers_need_neither_torch_nor_numpy(tmp_path: Path) -> None:
         "assert not {'torch', 'numpy', 'msgpack'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "x.msgpack")], check=True)
+
+
+def test_the_state_of_an_optimizer_beside_a_model_is_left(tmp_path: Path) -> None:
+    params = {"Dense_0": {"kernel": np.ones((3, 4), np.float32), "bias": np.ones(4, np.float32)}}
+    state = {"0": {"count": np.array(2, np.int32), "mu": params}, "1": {}}
+    (tmp_path / "state.msgpack").write_bytes(packed({"step": 2, "params": params, "opt_state": state}))
+    found = open_source(tmp_path / "state.msgpack", purpose="headers")
+    assert {name: info.shape for name, info in found.tensors.items()} == {
+        "Dense_0.weight": (4, 3),
+        "Dense_0.bias": (4,),
+    }
+    assert any("3 tensors were left out, the state of an optimizer" in note for note in found.notes)

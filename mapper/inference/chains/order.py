@@ -46,6 +46,7 @@ class Data:
     axes: int = 0  # extents behind the channels
     is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
     is_table: bool = False  # of ROWS: whether an embedding gives them
+    is_widened: bool = False  # of ROWS: whether the layer that gives them reads fewer features
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def _embedding(before: Data, element: Element) -> Link | None:
 
 
 def _linear(before: Data, element: Element) -> Link | None:
-    after = Data(ROWS, element.outputs, is_sequence=before.is_sequence)
+    is_widened = element.outputs > element.inputs
+    after = Data(ROWS, element.outputs, is_sequence=before.is_sequence, is_widened=is_widened)
     if before.form == START or (before.form == ROWS and before.width == element.inputs):
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:
@@ -105,7 +107,8 @@ def _convolution(before: Data, element: Element) -> Link | None:
     axes = len(element.kernel)
     if before.form == ROWS and not before.is_sequence:
         places = element.places_in(before.width)
-        fits = places > 1 and axes == 2 and (element.is_transposed or element.inputs >= _CHANNELS)
+        is_made = before.is_widened and element.inputs >= _CHANNELS
+        fits = places > 1 and axes == 2 and (element.is_transposed or is_made)
         return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
     if before.form == ROWS and axes != 1:
         is_image = (axes, element.inputs, element.kernel[-1]) == (
@@ -165,7 +168,7 @@ def _beside(before: Data, element: Element) -> Link | None:
     if len(rows) > 1:  # a norm of channels and positions
         fits = before.form == MAPS and before.width == rows[0] and before.axes == len(rows) - 1
         return Link(element, before, before) if fits else None
-    places = element.places_in(before.width) if before.form == ROWS and not before.is_sequence else 0
+    places = element.places_in(before.width) if before.is_widened and not before.is_sequence else 0
     if element.leaf.kind == "BatchNorm" and places > 1 and element.inputs >= _CHANNELS:
         return Link(element, before, Data(MAPS, element.outputs, 2), places=places)
     is_one = element.group == SLOPES and element.outputs == 1
