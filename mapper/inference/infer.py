@@ -248,7 +248,8 @@ def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
     from mapper.inference.chains.reading import chain_of
 
     chain = chain_of(architecture, start.rulebook, start.names, start.hints)
-    return start.read(None, chain=chain) if chain else architecture
+    untyped = replace(start, findings=[])  # no type of a config is that of a network that nothing names
+    return untyped.read(None, chain=chain) if chain else architecture
 
 
 def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:

@@ -53,7 +53,14 @@ def shown_folders(architecture: Architecture) -> Kinds:
         shown[folder] = _CONVOLUTION if is_inner and not is_whole else _LAYER
     for folder in _around_one(architecture.leaves):
         shown.setdefault(folder, _CONVOLUTION)
-    return {folder: kind for folder, kind in shown.items() if known.get(folder) not in (kind, _LAYER)}
+    whole = common_folder(
+        [leaf.place for leaf in architecture.leaves]
+    )  # `module` around all is no layer of it
+    return {
+        folder: kind
+        for folder, kind in shown.items()
+        if known.get(folder) not in (kind, _LAYER) and (kind, folder) != (_LAYER, whole)
+    }
 
 
 def _narrowed(block: Block) -> Place:

@@ -68,6 +68,15 @@ def test_numbers_without_gap_show_that_nothing_lies_between():
     }
 
 
+def test_settings_of_a_training_script_need_no_type(tmp_path):
+    layers = {f"net.{at}.weight": torch.ones(8, 8) for at in (0, 2, 4)}
+    settings = {"lr": 1e-3, "activation": "relu"}
+    torch.save({"state_dict": layers, "hyper_parameters": settings}, tmp_path / "x.ckpt")
+    read = mapper.inspect(tmp_path / "x.ckpt").architecture
+    assert not any("model_type" in finding for finding in read.findings)
+    assert {question.name for question in read.questions} == {"chain.output"}
+
+
 def test_an_exception_wins_over_what_is_said_of_all():
     names = {f"fc{at}.weight": [4, 4] for at in range(3)}
     said = {**RELU, "fc1:chain.activation": "tanh", "chain.output": "none"}

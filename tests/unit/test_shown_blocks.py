@@ -66,6 +66,13 @@ def test_a_block_that_is_shown_has_the_modules_of_the_architecture_and_is_writte
     assert [written["leaves"][at]["place"] for at in block["roles"].values()] == [["zag", "conv"]]
 
 
+def test_a_folder_around_all_is_no_layer() -> None:
+    chain = {"conv1": (8, 3, 3, 3), "conv2": (8, 8, 3, 3), "conv3": (8, 8, 3, 3), "fc": (4, 8)}
+    tensors = {f"module.{name}.weight": TensorInfo(shape, "F32") for name, shape in chain.items()}
+    read = infer(Checkpoint("x", "manifest", tensors, None), RULEBOOK)
+    assert read.forward and not list(read.root.blocks())
+
+
 def test_experts_with_maps_of_their_own_are_feed_forward_networks() -> None:
     tensors = {
         "wte.weight": (100, 64),
