@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules bbac65c4693a.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -558,14 +558,17 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        _, image = self.vision_model(pixel_values)
-        _, words = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
-        words = self.text_projection(words)
-        image = F.normalize(image, dim=-1)
-        words = F.normalize(words, dim=-1)
-        logits = words @ image.t() / self.temperature
+        _, image_embeds = self.vision_model(pixel_values)
+        _, text_embeds = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
+        text_embeds = self.text_projection(text_embeds)
+        image_embeds = F.normalize(image_embeds, dim=-1)
+        text_embeds = F.normalize(text_embeds, dim=-1)
+        logits = text_embeds @ image_embeds.t() / self.temperature
         return Output(
-            logits_per_image=logits.t(), logits_per_text=logits, image_embeds=image, text_embeds=words
+            logits_per_image=logits.t(),
+            logits_per_text=logits,
+            image_embeds=image_embeds,
+            text_embeds=text_embeds,
         )
 
 
@@ -598,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 35be44a90f218ef0
+# sha256 of all above: 804101894992779b

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules bbac65c4693a.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -368,7 +368,7 @@ class Model(nn.Module):
 
 
 def tie(model: Model) -> None:
-    """One parameter where the config ties two weights and the file has them twice."""
+    """One parameter for two weights that are mostly tied, where the file has the same numbers twice."""
     if torch.equal(
         model.text_decoder.cls.predictions.decoder.weight,
         model.text_decoder.bert.embeddings.word_embeddings.weight,
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: ff2c9c4d46158962
+# sha256 of all above: a3962a215fdc6db0

@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules bbac65c4693a.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -294,15 +294,18 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), position_ids (batch, length)
         """
-        _, image = self.vision_model(pixel_values)
-        _, words = self.text_model(input_ids, position_ids, attention_mask)
-        image = self.visual_projection(image)
-        words = self.text_projection(words)
-        image = F.normalize(image, dim=-1)
-        words = F.normalize(words, dim=-1)
-        logits = words @ image.t() * self.logit_scale.exp()
+        _, image_embeds = self.vision_model(pixel_values)
+        _, text_embeds = self.text_model(input_ids, position_ids, attention_mask)
+        image_embeds = self.visual_projection(image_embeds)
+        text_embeds = self.text_projection(text_embeds)
+        image_embeds = F.normalize(image_embeds, dim=-1)
+        text_embeds = F.normalize(text_embeds, dim=-1)
+        logits = text_embeds @ image_embeds.t() * self.logit_scale.exp()
         return Output(
-            logits_per_image=logits.t(), logits_per_text=logits, image_embeds=image, text_embeds=words
+            logits_per_image=logits.t(),
+            logits_per_text=logits,
+            image_embeds=image_embeds,
+            text_embeds=text_embeds,
         )
 
 
@@ -335,4 +338,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: d71c90e005cc6ec9
+# sha256 of all above: a2f33741159fe945

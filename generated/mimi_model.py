@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules bbac65c4693a.
+"""kyutai/mimi: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: f1127ce6e84ffbac
+# sha256 of all above: 781605b2e1833479

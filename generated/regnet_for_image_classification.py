@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules bbac65c4693a.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -349,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: a982d3eb67786576
+# sha256 of all above: bd3b02d9560111fc

@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules bbac65c4693a.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -303,14 +303,17 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), position_ids (batch, length)
         """
-        _, image = self.vision_model(pixel_values)
-        _, words = self.text_model(input_ids, position_ids, attention_mask)
-        image = F.normalize(image, dim=-1)
-        words = F.normalize(words, dim=-1)
-        logits = words @ image.t() * self.logit_scale.exp()
+        _, image_embeds = self.vision_model(pixel_values)
+        _, text_embeds = self.text_model(input_ids, position_ids, attention_mask)
+        image_embeds = F.normalize(image_embeds, dim=-1)
+        text_embeds = F.normalize(text_embeds, dim=-1)
+        logits = text_embeds @ image_embeds.t() * self.logit_scale.exp()
         logits = logits + self.logit_bias
         return Output(
-            logits_per_image=logits.t(), logits_per_text=logits, image_embeds=image, text_embeds=words
+            logits_per_image=logits.t(),
+            logits_per_text=logits,
+            image_embeds=image_embeds,
+            text_embeds=text_embeds,
         )
 
 
@@ -339,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 346afd6c6766bbca
+# sha256 of all above: cab10cdcd680b39b

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules bbac65c4693a.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules af6af66f051b.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: ffe94192462ff0a8
+# sha256 of all above: ec489e02d9c1beca

@@ -50,13 +50,11 @@ class Classes:
                         if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
                             said = replace(said, arguments=None)
                         self.settings.setdefault(id(item), said)
-                    elif isinstance(item.indices, Numbered):  # folders with names: no list counts them
-                        if role in piece.block.facts:
-                            self.counts[Place(item.home[:-1])] = piece.block.facts[role]
-                    elif isinstance(value, list) and role in piece.block.facts:
-                        self.counts[list_folder([item.home], Place(piece.block.home))] = piece.block.facts[
-                            role
-                        ]
+                    elif isinstance(value, list) and (fact := _count_of(piece.block, role)):
+                        if isinstance(item.indices, Numbered):  # folders with names: no list counts them
+                            self.counts[Place(item.home[:-1])] = fact
+                        else:
+                            self.counts[list_folder([item.home], Place(piece.block.home))] = fact
             for (
                 role
             ) in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow
@@ -314,6 +312,11 @@ class Classes:
             return draft.place(Argument(f"{_word(folder)}_count", number))
         symbol = draft.symbol(fact, _word(folder))
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+
+def _count_of(block: Block, role: str) -> Fact | None:
+    """The fact that says how many elements a list has: `layers`, or `heads` of `single_heads`."""
+    return block.facts.get(role) or block.facts.get(role.rpartition("_")[2])
 
 
 def _word(folder: Folder) -> str:

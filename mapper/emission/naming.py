@@ -22,6 +22,7 @@ _CALLED = {
     "layers": "layer",
     "stages": "stage",
     "experts": "expert",
+    "single_heads": "single_head",
     "convolutions": "convolution",
     "blocks": "block",
     "moe": "mixture_of_experts",

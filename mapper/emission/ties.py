@@ -38,7 +38,7 @@ def tie_text(pairs: Pairs, paths: Paths) -> str:
     """The function that ties the modules of a model, after its weights are there."""
     rows = [
         "def tie(model: Model) -> None:",
-        '    """One parameter where the config ties two weights and the file has them twice."""',
+        '    """One parameter for two weights that are mostly tied, where the file has the same numbers twice."""',
     ]
     for tied, source in ((_spelled(paths, one), _spelled(paths, other)) for one, other in pairs):
         rows += lines(f"if torch.equal({tied}.weight, {source}.weight):", 4)

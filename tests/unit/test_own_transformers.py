@@ -172,3 +172,10 @@ def test_a_number_that_nothing_shows_is_asked_with_usual_ones(tmp_path: Path) ->
     torch.save(MODELS["flat"]().state_dict(), tmp_path / "model.pt")
     text = mapper.inspect(tmp_path / "model.pt").to_text()
     assert "norm.eps" in text and "usual: 1e-05, 1e-06, 1e-12" in text
+
+
+def test_heads_of_their_own_are_as_many_as_the_config_of_the_source_has(tmp_path: Path) -> None:
+    torch.save(MODELS["heads"]().state_dict(), tmp_path / "model.pt")
+    text = mapper.generate(tmp_path / "model.pt", hints={"norm.eps": 1e-5, "feed_forward.activation": "gelu"})
+    assert "class SingleHead(nn.Module):" in text
+    assert "self.heads = nn.ModuleList(SingleHead(config) for _ in range(config.heads))" in text

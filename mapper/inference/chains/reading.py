@@ -337,7 +337,7 @@ def _rule(chain: Chain | Woven, written: Written, inputs: dict[str, list[dict[st
     """The statements as a flow of the whole model."""
     return FlowRule(
         name=FLOW,
-        doc="layers that are called one after the other",
+        doc="its layers in the order in which they are called",
         takes=(),
         needs=tuple(chain.roles()),
         options=(),
