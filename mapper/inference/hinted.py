@@ -168,8 +168,9 @@ def _unread(key: str, told: Architecture) -> str:
     read = [fact.at for fact in told.facts if fact.name == name]
     places = [at for at in (*read, *(one.at for one in told.questions if one.name == name)) if at != _WHOLE]
     if read or places:
-        where = f"no part called {shorten(at)}" if at else "no part"
-        return f"{where} takes {name} from it: that is read at {listed(list(dict.fromkeys(places)), 3) if places else 'others'}"
+        where = f"{shorten(at)} does not read {name}" if at else f"no part takes {name} from it"
+        others = f"that is read at {listed(list(dict.fromkeys(places)), 3)}" if places else "other parts do"
+        return f"{where}: {others}"
     if name == TYPE:
         return "it is read as that type already"
     names = list(dict.fromkeys(fact.name for fact in told.facts))

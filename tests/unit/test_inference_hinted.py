@@ -92,7 +92,11 @@ def test_null_is_a_value_of_what_may_be_absent() -> None:
             8,
             "nothing in this model reads attention.one_sided_window; it reads attention.",
         ),
-        ("embeddings:attention.heads", 4, "that is read at 'encoder.layer.*'"),
+        (
+            "embeddings:attention.heads",
+            4,
+            "'embeddings' does not read attention.heads: that is read at 'encoder.layer.*'",
+        ),
     ],
 )
 def test_a_fact_that_nothing_reads_is_refused_with_near_ones(key: str, value: Any, message: str) -> None:
