@@ -194,32 +194,35 @@ class Checker:
         data = document.data if isinstance(document.data, dict) else {}
         key = next(key for key, its in _KINDS.items() if its == kind and (key in data or kind != KIND))
         found = FileCheck(document.label, kind, str(data.get(key, "")))
+        checks = {
+            "families": self.family,
+            "flows": self.flow,
+            DROPOUT: self.dropout,
+            RUNNING: self.running,
+            KIND: self.naming,
+        }
         try:
-            if kind == "families":
-                self.family(document, found)
-            elif kind == "flows":
-                self.flow(document, found)
-            elif kind == DROPOUT:
-                found.problems += check_dropout(document, self.rulebook)
-            elif kind == RUNNING:
-                check_running(document, self.rulebook)
-            elif kind == KIND:
-                library = LIBRARY in data
-                check = check_library(document, self.rulebook) if library else check_naming(document)
-                found.examples, found.problems = check
-            else:
-                read_vocabulary(document)
-                rules = self.rulebook
-                _ = (
-                    rules.vocabulary,
-                    rules.config_vocabulary,
-                    rules.inputs,
-                    rules.activations,
-                    rules.composites,
-                )
+            checks.get(kind, self.words)(document, found)
         except MapperError as error:
             found.problems.append(error.in_command())
         return found
+
+    def dropout(self, document: Document, found: FileCheck) -> None:
+        found.problems += check_dropout(document, self.rulebook)
+
+    def running(self, document: Document, found: FileCheck) -> None:
+        check_running(document, self.rulebook)
+
+    def naming(self, document: Document, found: FileCheck) -> None:
+        is_library = LIBRARY in document.data
+        found.examples, found.problems = (
+            check_library(document, self.rulebook) if is_library else check_naming(document)
+        )
+
+    def words(self, document: Document, found: FileCheck) -> None:
+        read_vocabulary(document)
+        rules = self.rulebook
+        _ = (rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations, rules.composites)
 
     def flow(self, document: Document, found: FileCheck) -> None:
         from mapper.flows.arithmetic import parse_rule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,19 +58,13 @@ class Filler:
         for name in dict.fromkeys((*symbols, *needs.facts, *counted)):
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
-            if known is None and name in symbols and full not in candidates:
-                continue  # follows from what is asked for
-            if known is None and full == TASK and scope.parent:
-                continue  # what the whole is for is asked of it alone
-            if known is None:
-                doubt = self.facts.doubt(scope, full)
-                among = candidates.get(full) or (doubt.among if doubt else ()) or flow.rule.values.get(name)
-                self.ask(scope, full, among or self.candidates(scope, full), is_complete=bool(among))
-            elif known.problem and scope.block.flow is None:
-                continue  # of a flow that it may come to have: whether that reads it is open
-            elif not self.is_open(scope, full, known):
-                scope.block.facts[name] = self.settle(scope, full, known)
-                self.share(scope, name, full, known)
+            if known is not None:
+                self.take(scope, name, full, known)
+                continue
+            follows = name in symbols and full not in candidates  # from what is asked for
+            is_of_whole = full == TASK and scope.parent  # what the whole is for is asked of it alone
+            if not follows and not is_of_whole:
+                self.ask_among(scope, full, candidates.get(full) or (), flow.rule.values.get(name))
         self.forks(scope, flow.rule)
         for name in flow.rule.when:  # what chose the flow is part of the reading
             full = self.facts.full_name(scope, name)
@@ -82,6 +76,20 @@ class Filler:
         for inner in scope.children:
             if inner.block.flow is None and inner.block.role in flow.reached:
                 self.leaves(inner)
+
+    def take(self, scope: Scope, name: str, full: str, known: Known) -> None:
+        """Give a block a fact that is known, unless others differ in it."""
+        if known.problem and scope.block.flow is None:
+            return  # of a flow that it may come to have: whether that reads it is open
+        if not self.is_open(scope, full, known):
+            scope.block.facts[name] = self.settle(scope, full, known)
+            self.share(scope, name, full, known)
+
+    def ask_among(self, scope: Scope, full: str, sizes: Sequence[int], values: Sequence[Any] | None) -> None:
+        """Ask for a fact, with what the shapes leave of it, what a doubt or what the flow takes; else with all that there is."""
+        doubt = self.facts.doubt(scope, full)
+        among = sizes or (doubt.among if doubt else ()) or values
+        self.ask(scope, full, among or self.candidates(scope, full), is_complete=bool(among))
 
     def share(self, scope: Scope, name: str, full: str, known: Known) -> None:
         """A size that is another by a rule is no size of its own: without shared heads, `kv_heads` are the `heads`."""

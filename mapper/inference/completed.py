@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -58,12 +58,34 @@ def _level(done: Completed, given: Mapping[str, Any], row: Row, prefix: str) -> 
     known = row.known | done.said
     seen = {name: value for name, value in given.items() if name in known or name.startswith("_")}
     done.computed.update(prefix + name for name in row.computed if name not in done.said)
+    seen |= _renamed(done, given, row, prefix)
+    seen |= _parts(done, given, row, prefix, flat)
+    for name, value in row.fields.items():
+        if name not in seen and name != _ROPE:
+            seen[name] = value
+            done.defaults[prefix + name] = row.key
+    if row.rope is not None:
+        _turn(done, seen, row, prefix)
+    return seen
+
+
+def _renamed(done: Completed, given: Mapping[str, Any], row: Row, prefix: str) -> dict[str, Any]:
+    """Fields that the class takes under other names, under its own."""
+    seen = {}
     for other, own in row.aliases.items():
         if other in given and own not in row.parts:
             seen[own] = given[other]
             done.moved[prefix + own] = prefix + other
             if own in given and given[own] == given[other]:
                 done.twins[prefix + other] = prefix + own
+    return seen
+
+
+def _parts(
+    done: Completed, given: Mapping[str, Any], row: Row, prefix: str, flat: Sequence[str]
+) -> dict[str, Any]:
+    """The config objects inside of one, each as its own class takes it, and those that the class makes by itself."""
+    seen = {}
     for name, part in row.parts.items():
         if isinstance(given.get(name), Mapping):
             reader = _reader(part, given[name])
@@ -72,12 +94,6 @@ def _level(done: Completed, given: Mapping[str, Any], row: Row, prefix: str) -> 
                 seen[name] = _level(done, given[name], reader, f"{prefix}{name}.")
         elif _is_made(part, given) and given.get(name) is None and name not in flat:
             seen[name] = _made(done, part, f"{prefix}{name}")
-    for name, value in row.fields.items():
-        if name not in seen and name != _ROPE:
-            seen[name] = value
-            done.defaults[prefix + name] = row.key
-    if row.rope is not None:
-        _turn(done, seen, row, prefix)
     return seen
 
 

@@ -230,9 +230,8 @@ class Facts:
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit.
 
-        A tower of a listed type has only what the whole says of all of it, such as how its features are taken, and how
-        the whole reads it. One of a type that nobody lists has, beside what the family of its names says, what is known
-        where such a tower stands.
+        A tower of a listed type has only what the whole says of all of it, and how it reads the tower. One of a type that
+        nobody lists has, beside what the family of its names says, what is known where such a tower stands.
         """
         rules = self.unlisted.get(name, ())
         if not rules or not self.families.speak_for(scope):
@@ -286,10 +285,9 @@ class Facts:
 
     def _has_names(self, rule: FactRule, scope: Scope) -> bool:
         """Whether the names that a rule asks for are there: what a tower holds says nothing about another."""
-        if not scope.tower:
-            return self.names.fit(rule.has, rule.lacks)
         tower = scope.tower
-        return self.names.fit(rule.has, rule.lacks, tower.block.home, tower.towers_inside)
+        around = (tower.block.home, tower.towers_inside) if tower else ()
+        return self.names.fit(rule.has, rule.lacks, *around)
 
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
@@ -389,16 +387,7 @@ class Facts:
         if not rules:
             return
         yield from self._in_config(rules, scope)
-        for rule in rules:
-            if rule.by_names and self._has_names(rule, scope):
-                evidence = "shape" if rule.as_long or rule.square else "name"
-                yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
-        yield from (
-            known
-            for rule in rules
-            if rule.rows or rule.columns or rule.kernels
-            for known in counted(rule, scope)
-        )
+        yield from self._shown(rules, scope)
         is_open = False  # what a family calculates it from is unknown: what holds in general may be wrong
         for rule in rules:
             if is_open and self._is_general(rule):
@@ -419,6 +408,16 @@ class Facts:
             is_heard = not (is_open and self._is_general(rule)) and not self._is_of_another_class(rule, scope)
             if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
                 yield Known(rule.default, "default", origin(rule), rule=rule.place, by=rule)
+
+    def _shown(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
+        """What names that are there say, and extents of tensors."""
+        for rule in rules:
+            if rule.by_names and self._has_names(rule, scope):
+                evidence = "shape" if rule.as_long or rule.square else "name"
+                yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
+        for rule in rules:
+            if rule.rows or rule.columns or rule.kernels:
+                yield from counted(rule, scope)
 
     def _is_of_another_class(self, rule: FactRule, scope: Scope) -> bool:
         """Whether a default switches on what the config of a type that no family lists has no field for.

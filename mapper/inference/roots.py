@@ -66,18 +66,18 @@ def choose_root(
         return choice
     asked = choice
     choice = _by_heads(root, _suited(root, flows, families), families, facts, notes)
-    served = task and task.value in _tasks(flows)
-    if task and served and not choice.flow and _is_near(root, asked, facts):
-        return (
-            asked  # what the config says it is for fits with an answer: the heads of others say nothing more
-        )
-    if task and choice.flow and served and not families.are_vouched_for and _has_head(choice.flow, facts):
+    served = task is not None and task.value in _tasks(flows)
+    if served and not choice.flow and _is_near(root, asked, facts):
+        return asked  # what the config says fits with an answer: the heads of others say nothing more
+    if task is None or choice.flow is None:
+        return choice
+    if served and not families.are_vouched_for and _has_head(choice.flow, facts):
         return _of_other_task(root, task, asked, choice.flow, facts)
-    if task and choice.flow and served and _is_bare(root, choice.flow, facts):
+    if served and _is_bare(root, choice.flow, facts):
         notes.append(
             f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
         )
-    elif task and choice.flow:
+    else:
         lacking = _lacking(root, [one for one in asked.considered if _serves(one, task)], facts)
         findings.append(_other_heads(task, choice.flow) + (f": {lacking}" if lacking else ""))
     return choice

@@ -203,18 +203,21 @@ def _heads(leaves: Sequence[Leaf]) -> Shown:
             yield from _rest_of_head(left, roles, rows, width)
         return
     last = [leaf for leaf in left if leaf.kind == "Linear" and _ends(leaf, rows, width)]
-    rest = [leaf for leaf in left if leaf not in last]
-    if len(last) != 1:
-        return
-    has_weight = "weight" in last[0].tensors
+    if len(last) == 1:
+        yield from _head_behind(last[0], [leaf for leaf in left if leaf not in last], width)
+
+
+def _head_behind(last: Leaf, rest: Sequence[Leaf], width: int) -> Shown:
+    """A map that gives a number for each word, with a map and a norm before it or by itself."""
+    has_weight = "weight" in last.tensors
     why = "its rows: one for each word"
     if not rest:
-        yield last[0], with_role(last[0], (), "lm_head" if has_weight else "lm_head_bias", why)
+        yield last, with_role(last, (), "lm_head" if has_weight else "lm_head_bias", why)
         return
     inner = [leaf for leaf in rest if leaf.kind == "Linear" and weight_of(leaf) == (width, width)]
     norms = [leaf for leaf in rest if leaf.kind in NORMS and weight_of(leaf) == (width,)]
     if len(inner) == 1 and len(norms) <= 1 and len(rest) == 1 + len(norms):
-        yield last[0], with_role(last[0], _LM_HEAD, "decoder" if has_weight else "decoder_bias", why)
+        yield last, with_role(last, _LM_HEAD, "decoder" if has_weight else "decoder_bias", why)
         for leaf, role in ((inner[0], "dense"), *((norm, "norm") for norm in norms)):
             yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
 

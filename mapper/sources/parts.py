@@ -106,21 +106,28 @@ def _prefixes(names: Iterable[str], kind: Composite) -> dict[str, str]:
     by_first: dict[str, list[tuple[str, int, list[str]]]] = {}
     for row in rows:
         by_first.setdefault(row[2][0], []).append(row)
-    longest = max(len(pattern) for _, _, pattern in rows)
-    # no more than one word beyond the longest beginning is looked at, so names that go on alike are one
-    heads = tuple({f"{'.'.join(pattern)}.".partition("{")[0] for _, _, pattern in rows})
-    begun = dict.fromkeys(
-        tuple(name.split(".", longest + 1)[: longest + 1]) for name in names if name.startswith(heads)
-    )
     found: dict[str, tuple[int, str]] = {}
-    for words in begun:
+    for words in _begun(names, [pattern for _, _, pattern in rows]):
         for part, at, pattern in by_first.get(words[0], ()):
             if len(words) > len(pattern) and (bound := _bound(pattern, words)) is not None:
                 named, prefix = _filled(part, bound), ".".join(words[: len(pattern)]) + "."
                 if named not in found or at < found[named][0]:
                     found[named] = at, prefix
                 break
-    order = list(kind.parts)
+    return _apart(found, list(kind.parts))
+
+
+def _begun(names: Iterable[str], patterns: Sequence[list[str]]) -> Iterable[tuple[str, ...]]:
+    """The beginnings of names that may be those of a part, each once: one word beyond the longest pattern is enough."""
+    longest = max(map(len, patterns))
+    heads = tuple({f"{'.'.join(pattern)}.".partition("{")[0] for pattern in patterns})
+    return dict.fromkeys(
+        tuple(name.split(".", longest + 1)[: longest + 1]) for name in names if name.startswith(heads)
+    )
+
+
+def _apart(found: Mapping[str, tuple[int, str]], order: list[str]) -> dict[str, str]:
+    """Part -> its beginning, without those inside of which another part begins already."""
     taken: dict[str, str] = {}
     for part, (_, prefix) in sorted(found.items(), key=lambda item: _rank(item[0], order)):
         if not any(other.startswith(prefix) for other in taken.values()):

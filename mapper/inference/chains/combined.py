@@ -145,48 +145,60 @@ class Reader:
 
 def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
     """A word's function of a value."""
-    data, tight = inner.data, inner.text if inner.is_tight else f"({inner.text})"
+    found = _of_places(word, inner) or _of_channels(word, inner) or _by_table(word, inner, functions)
+    if found is None:
+        return None
     bare = inner.bare | (frozenset(inner.sources) if word in BARE and inner.is_name else frozenset())
+    return Value(*found, inner.sources, bare)
+
+
+def _tight(inner: Value) -> str:
+    return inner.text if inner.is_tight else f"({inner.text})"
+
+
+def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
+    """What is computed over positions or places, or changes what they are."""
+    data, tight = inner.data, _tight(inner)
     places = tuple(range(2, 2 + data.axes)) if data.form == MAPS else (1,)
     if word == "softmax":
-        text = f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})"
-    elif word == "sum":
-        text, data = f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
-    elif word == "abs":
-        text = f"{tight}.abs()"
-    elif word == "glu":  # one half, as far as the other lets it
-        text, data = (
-            f"F.glu({inner.text}, dim={1 if data.form == MAPS else -1})",
-            replace(data, width=data.width // 2),
-        )
-    elif word == "magnitude":  # of complex numbers: their real parts are one half, the others the other
-        axis = 1 if data.form == MAPS else -1
-        text, data = (
-            f"{tight}.unflatten({axis}, (2, -1)).norm(dim={axis if axis > 0 else -2})",
-            replace(data, width=data.width // 2),
-        )
-    elif word in _HALVES:
-        axis = 1 if data.form == MAPS else -1
-        text, data = (
-            f"{tight}.chunk(2, dim={axis})[{_HALVES.index(word)}]",
-            replace(data, width=data.width // 2),
-        )
-    elif word.startswith(_SHUFFLED) and word.removeprefix(_SHUFFLED).isdecimal() and data.axes == 2:
+        return f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})", data
+    if word == "sum":
+        return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
+    if word == "maps" and data.form != MAPS and data.axes < 2:
+        return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
+    if word == "positions" and data.form == MAPS and data.axes < 2:
+        return f"{tight}.transpose(1, 2)", Data(ROWS, data.width, is_sequence=True)
+    if word == "pooled" and data.form == MAPS:
+        return f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)", data
+    return None
+
+
+def _of_channels(word: str, inner: Value) -> tuple[str, Data] | None:
+    """What makes fewer channels or features of them."""
+    data, tight = inner.data, _tight(inner)
+    axis = 1 if data.form == MAPS else -1
+    half = replace(data, width=data.width // 2)
+    if word == "glu":  # one half, as far as the other lets it
+        return f"F.glu({inner.text}, dim={axis})", half
+    if word == "magnitude":  # of complex numbers: their real parts are one half, the others the other
+        return f"{tight}.unflatten({axis}, (2, -1)).norm(dim={axis if axis > 0 else -2})", half
+    if word in _HALVES:
+        return f"{tight}.chunk(2, dim={axis})[{_HALVES.index(word)}]", half
+    if word.startswith(_SHUFFLED) and word.removeprefix(_SHUFFLED).isdecimal() and data.axes == 2:
         factor = max(int(word.removeprefix(_SHUFFLED)), 1)
-        text, data = f"F.pixel_shuffle({inner.text}, {factor})", replace(data, width=data.width // factor**2)
-    elif word in ("maps", "positions") and (data.form == MAPS) is (word == "positions") and data.axes < 2:
-        text = f"{tight}.transpose(1, 2)"
-        data = Data(MAPS, data.width, 1) if word == "maps" else Data(ROWS, data.width, is_sequence=True)
-    elif word == "pooled" and data.form == MAPS:
-        text = f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)"
-    else:
-        found = functions(word, replace(inner, text=tight))
-        if found is None:
-            return None
-        text = found
-        if word in ("mean", "max", "last", "first"):
-            data = Data(ROWS, data.width)
-    return Value(text, data, inner.sources, bare)
+        return f"F.pixel_shuffle({inner.text}, {factor})", replace(data, width=data.width // factor**2)
+    return None
+
+
+def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | None:
+    """What the vocabulary has under a word: an activation, a pooling, what makes one vector of all."""
+    if word == "abs":
+        return f"{_tight(inner)}.abs()", inner.data
+    found = functions(word, replace(inner, text=_tight(inner)))
+    if found is None:
+        return None
+    is_vector = word in ("mean", "max", "last", "first")
+    return found, Data(ROWS, inner.data.width) if is_vector else inner.data
 
 
 def _tokens(text: str) -> Iterator[str]:

@@ -97,14 +97,26 @@ def _forward(
     dilation = _sizes(answers, element, "chain.dilation", dilation_text or "1")
     if stride_text is None or padding_text is None or dilation_text is None:
         return Setting()
+    steps = _sizes(answers, element, "chain.stride", stride_text)
+    is_alike = (
+        "x" not in stride_text and not is_point
+    )  # one number: of the axes along which the kernel reaches
     stride = tuple(
-        1 if extent == 1 and "x" not in stride_text and not is_point else step
-        for extent, step in zip(
-            element.kernel, _sizes(answers, element, "chain.stride", stride_text), strict=True
-        )
+        1 if extent == 1 and is_alike else step for extent, step in zip(element.kernel, steps, strict=True)
     )
     mode = padding_text.rpartition("_")[2] if padding_text.endswith(_MODES) else ""
     pads = _padding(answers, element, padding_text.removesuffix(f"_{mode}"), stride, dilation)
+    return _written(element, stride, dilation, pads, mode)
+
+
+def _written(
+    element: Element,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    pads: Sequence[tuple[int, int]],
+    mode: str,
+) -> Setting:
+    """The arguments that differ from torch's own, and the padding that no argument says."""
     windows = [
         Window(*each) for each in zip(element.kernel, stride, *zip(*pads, strict=True), dilation, strict=True)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,26 +112,15 @@ def chain_of(
     Layers that `hints` say what they read of are no chain, nor those of which a published code, known by `names`, says it.
     """
     words = rulebook.chain_words
-    copies = copies_of(architecture.leaves, words.copies)
-
-    def is_aside(place: Place) -> bool:
-        return bool(place) and (is_of(place[0], words.auxiliary) or place[0] in copies)
-
+    is_aside = _asides(architecture, words)
     if any(_is_other(block) for block in architecture.root.blocks() if not is_aside(block.home)):
         return None
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     leaves = with_kinds(leaves, words.order, hints)
-    bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
-    rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread_alone)]
-    rest += [leaf for leaf in leaves if is_aside(leaf.place)]
-    idle = {id(leaf) for leaf in rest}
-    layers = [leaf for leaf in leaves if id(leaf) not in idle]
-    twice = [leaf for found in twice_registered(layers).values() for leaf in found]
-    again = {id(leaf) for leaf in twice}
-    elements = _elements([leaf for leaf in layers if id(leaf) not in again])
-    rest += twice
+    layers, rest = _parted(leaves, words, is_aside)
+    elements = _elements(layers)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
@@ -144,6 +133,26 @@ def chain_of(
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     return chain or woven_of(elements, rest, words, is_told)
+
+
+def _asides(architecture: Architecture, words: ChainWords) -> Callable[[Place], bool]:
+    """Whether what stands at a place is for training alone: an auxiliary head, or a copy of another network."""
+    copies = copies_of(architecture.leaves, words.copies)
+    return lambda place: bool(place) and (is_of(place[0], words.auxiliary) or place[0] in copies)
+
+
+def _parted(
+    leaves: Sequence[Leaf], words: ChainWords, is_aside: Callable[[Place], bool]
+) -> tuple[list[Leaf], list[Leaf]]:
+    """The layers, each once, and what is none: single numbers, what stands aside, a layer's second name."""
+    bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
+    rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread_alone)]
+    rest += [leaf for leaf in leaves if is_aside(leaf.place)]
+    idle = {id(leaf) for leaf in rest}
+    layers = [leaf for leaf in leaves if id(leaf) not in idle]
+    twice = [leaf for found in twice_registered(layers).values() for leaf in found]
+    again = {id(leaf) for leaf in twice}
+    return [leaf for leaf in layers if id(leaf) not in again], [*rest, *twice]
 
 
 def _is_cell(elements: Sequence[Element], words: ChainWords) -> bool:
