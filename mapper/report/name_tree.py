@@ -15,6 +15,7 @@ from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.report.style import Paint
 from mapper.report.summary import held_summary, layer_summary, leaf_summary
 from mapper.report.wording import counted, printable, rounded
+from mapper.words import unnumbered
 
 SHOWN_ROWS = 200
 _NAME_WIDTH = 52  # longer names push their own row only
@@ -145,7 +146,10 @@ def _role_paths(root: Block) -> dict[Shape, str]:
             inner = () if role in ("layers", "tower") or block.kind == "layer" else words
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, Block):
-                    pending.append((item, (*inner, role)))
+                    is_shown = all(
+                        leaf.role is None for leaf in item.leaves()
+                    )  # by what it holds: only counted
+                    pending.append((item, (*inner, unnumbered(role) if is_shown else role)))
     return found
 
 

@@ -66,6 +66,14 @@ def test_a_block_that_is_shown_has_the_modules_of_the_architecture_and_is_writte
     assert [written["leaves"][at]["place"] for at in block["roles"].values()] == [["zag", "conv"]]
 
 
+def test_a_folded_block_of_a_chain_is_called_by_its_kind() -> None:
+    block = {f"blocks.{at}.{name}.weight": (8, 8, 3, 3) for at in (0, 1) for name in ("conv1", "conv2")}
+    shapes = {"stem.weight": (8, 3, 3, 3), **block, "fc.weight": (4, 8)}
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    rows = as_text(infer(Checkpoint("x", "manifest", tensors, None), RULEBOOK), depth=1).splitlines()
+    assert [row.split()[1] for row in rows if row.startswith("blocks.")] == ["convolution", "convolution"]
+
+
 def test_a_folder_around_all_is_no_layer() -> None:
     chain = {"conv1": (8, 3, 3, 3), "conv2": (8, 8, 3, 3), "conv3": (8, 8, 3, 3), "fc": (4, 8)}
     tensors = {f"module.{name}.weight": TensorInfo(shape, "F32") for name, shape in chain.items()}
