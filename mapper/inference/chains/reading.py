@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
@@ -47,6 +48,7 @@ FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
 _SPREAD = "'{}' gives what the next layer reads, and '{}' stands beside it: taken for a mean and a spread, of which no sample is drawn"
+_IN_A_ROW = "'{0}' is taken to read {1} words of '{2}' in one row; where it reads one, and an input beside it: --set '{0}:chain.reads={2} & inputs_2'"
 _TWICE = "each layer of '{}' stands beside it under another name too: no name tells whether they are the same"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
@@ -299,6 +301,11 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     notes = [_BY_NAMES] if chain.order.is_by_names else []
     notes += [NOTE] if is_whole(leaves) else _of_sequences(chain)
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
+    notes += [
+        _IN_A_ROW.format(link.element.name, link.places, before.element.name)
+        for before, link in pairwise(main)
+        if link.before.is_table and link.places > 1
+    ]
     return Laid(made, answers.questions(), [*problems, *written.problems], written.forward, notes)
 
 
