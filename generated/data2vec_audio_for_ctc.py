@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules af6af66f051b.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 87e04a3100a2.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -308,4 +308,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "layer_norm_eps": 1e-05, "model_type": "data2vec-audio", "num_attention_heads": 12, "num_hidden_layers": 12,
 # "vocab_size": 32}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from
 # config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: edd7a4216f3004b6
+# sha256 of all above: ef11d1201210ca56

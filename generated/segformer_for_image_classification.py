@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules af6af66f051b.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 87e04a3100a2.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -307,4 +307,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: c4427f93d3aba702
+# sha256 of all above: 3eb6f60af3b2be76

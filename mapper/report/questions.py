@@ -71,7 +71,8 @@ def _all_at_once(questions: Sequence[Question], most: int) -> list[str]:
             rows.append(option)
     every = "all" if len(options) == len(questions) else "these"
     what = f"answer {every}, with one value of each:"
-    what = "answer it, with one of the values:" if len(questions) == 1 else what
+    if len(questions) == 1:
+        what = "answer it, with one of the values:" if questions[0].candidates else "answer it:"
     return [what, *(f"  {row} \\" for row in rows[:-1]), f"  {rows[-1]}"]
 
 

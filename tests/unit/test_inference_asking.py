@@ -347,3 +347,32 @@ def test_where_norms_stand_is_asked_if_none_stands_at_the_end() -> None:
         found = infer(Checkpoint("x", "torch", tensors, None), RULEBOOK, hints=told)
         assert found.reading == "unverified"
         assert {fact.value for fact in found.facts if fact.name == "norm.final"} == {"none"}
+
+
+def test_one_question_with_any_number_for_an_answer_lists_no_values() -> None:
+    layer = {
+        "attn.qkv": (24, 8),
+        "attn.proj": (8, 8),
+        "norm1": (8,),
+        "norm2": (8,),
+        "mlp.fc1": (12, 8),
+        "mlp.fc2": (8, 12),
+    }
+    shapes = {f"blocks.{at}.{name}.weight": shape for at in range(2) for name, shape in layer.items()}
+    shapes |= {f"blocks.{at}.norm{number}.bias": (8,) for at in range(2) for number in (1, 2)}
+    shapes |= {
+        "norm.weight": (8,),
+        "norm.bias": (8,),
+        "tok.weight": (30, 8),
+        "pos.weight": (12, 8),
+        "lm_head.weight": (30, 8),
+    }
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    answers: dict[str, Any] = {"task": "causal_lm", "attention.causal": True, "attention.heads": 2}
+    read = infer(
+        Checkpoint("x", "torch", tensors, None),
+        RULEBOOK,
+        hints={**answers, "feed_forward.activation": "relu"},
+    )
+    assert asked(read) == {"norm.eps": ()}
+    assert "  answer it:\n    --set norm.eps=VALUE" in as_text(read)
