@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 87e04a3100a2.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -101,8 +101,8 @@ class TextEmbeddings(nn.Module):
 
 
 class VisionEmbeddings(nn.Module):
-    """vision_model.embeddings: a stem: a convolution of stride two with padding after the image, a norm
-    and an activation.
+    """vision_model.embeddings: a stem: a norm and an activation after a convolution of stride two with
+    padding after the image.
     """
 
     def __init__(self, config: Config):
@@ -601,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 54735581f5020918
+# sha256 of all above: e083a66729541d38

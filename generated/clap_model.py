@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 87e04a3100a2.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -384,9 +384,8 @@ class AudioAttention(nn.Module):
 
     def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         windows = partition_windows(x, self.window_size, shift)
-        q = split_heads(self.self.query(windows), self.head_dim)
-        k = split_heads(self.self.key(windows), self.head_dim)
-        v = split_heads(self.self.value(windows), self.head_dim)
+        q, k, v = self.self.query(windows), self.self.key(windows), self.self.value(windows)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
@@ -622,4 +621,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 26165351efa4ab8d
+# sha256 of all above: 8b11cd5a5099c3e4

@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 87e04a3100a2.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -306,6 +306,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 512, 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
 # "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
 # "layer_norm_eps": 1e-05, "model_type": "data2vec-audio", "num_attention_heads": 12, "num_hidden_layers": 12,
-# "vocab_size": 32}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from
-# config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ef11d1201210ca56
+# "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# transformers-default"]}
+# sha256 of all above: 4355983ec7825ad2

@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 87e04a3100a2.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,8 +44,8 @@ torch.export.register_dataclass(Output)
 
 
 class Embeddings(nn.Module):
-    """efficientnet.embeddings: a stem: a convolution of stride two with padding after the image, a norm
-    and an activation.
+    """efficientnet.embeddings: a stem: a norm and an activation after a convolution of stride two with
+    padding after the image.
     """
 
     def __init__(self, config: Config):
@@ -452,4 +452,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: d51576fbb9553185
+# sha256 of all above: 592c6dfb5332b179

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 87e04a3100a2.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -564,9 +564,8 @@ class BackboneAttention(nn.Module):
 
     def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         windows = partition_windows(x, self.window_size, shift)
-        q = split_heads(self.self.query(windows), self.head_dim)
-        k = split_heads(self.self.key(windows), self.head_dim)
-        v = split_heads(self.self.value(windows), self.head_dim)
+        q, k, v = self.self.query(windows), self.self.key(windows), self.self.value(windows)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
@@ -864,4 +863,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 876fe9b249da7358
+# sha256 of all above: 2339c5b1fb7bbeb7

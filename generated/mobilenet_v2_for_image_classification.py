@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 87e04a3100a2.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -50,8 +50,8 @@ def pad_same(x: Tensor, kernel: int, stride: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """mobilenet_v2.conv_stem.first_conv: a stem: a convolution of stride two with the padding of
-    TensorFlow, a norm and an activation.
+    """mobilenet_v2.conv_stem.first_conv: a stem: a norm and an activation after a convolution of stride
+    two with the padding of TensorFlow.
     """
 
     def __init__(self, config: Config):
@@ -63,7 +63,8 @@ class Embeddings(nn.Module):
         self.normalization = nn.BatchNorm2d(config.embedding_size, eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        x = pad_same(pixel_values.type_as(self.convolution.weight), self.kernel_size, 2)
+        x = pixel_values.type_as(self.convolution.weight)
+        x = pad_same(x, self.kernel_size, 2)
         return F.relu6(self.normalization(self.convolution(x)))
 
 
@@ -227,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f74db7d745a247aa
+# sha256 of all above: 32bd009b671e3fce

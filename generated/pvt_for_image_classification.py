@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 87e04a3100a2.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -108,8 +108,8 @@ class Patches(nn.Module):
 
 
 class AttentionWithReduction(nn.Module):
-    """pvt.encoder.block.*.*.attention: self-attention with spatial reduction of keys and values
-    (SegFormer).
+    """pvt.encoder.block.*.*.attention: self-attention over a feature map with spatial reduction of keys
+    and values (SegFormer).
     """
 
     def __init__(
@@ -141,8 +141,8 @@ class AttentionWithReduction(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.self.layer_norm(self.self.sequence_reduction(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
-        k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
-        v = split_heads(self.self.value(y.flatten(1, 2)), self.head_dim)
+        k, v = self.self.key(y.flatten(1, 2)), self.self.value(y.flatten(1, 2))
+        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -159,9 +159,7 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """pvt.encoder.block.3.*.attention: self-attention with spatial reduction of keys and values
-    (SegFormer).
-    """
+    """pvt.encoder.block.3.*.attention: self-attention over a feature map."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -177,8 +175,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
-        k = split_heads(self.self.key(x.flatten(1, 2)), self.head_dim)
-        v = split_heads(self.self.value(x.flatten(1, 2)), self.head_dim)
+        k, v = self.self.key(x.flatten(1, 2)), self.self.value(x.flatten(1, 2))
+        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -383,4 +381,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: dce57e608a0924c6
+# sha256 of all above: fd6c0dc40bf75ca5

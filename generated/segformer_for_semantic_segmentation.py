@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 87e04a3100a2.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules b2b3b173db1e.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -119,8 +119,8 @@ class Patches(nn.Module):
 
 
 class AttentionWithReduction(nn.Module):
-    """segformer.encoder.block.*.*.attention: self-attention with spatial reduction of keys and values
-    (SegFormer).
+    """segformer.encoder.block.*.*.attention: self-attention over a feature map with spatial reduction of
+    keys and values (SegFormer).
     """
 
     def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
@@ -140,15 +140,13 @@ class AttentionWithReduction(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.self.layer_norm(self.self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
-        k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
-        v = split_heads(self.self.value(y.flatten(1, 2)), self.head_dim)
+        k, v = self.self.key(y.flatten(1, 2)), self.self.value(y.flatten(1, 2))
+        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
 class Attention(nn.Module):
-    """segformer.encoder.block.3.*.attention: self-attention with spatial reduction of keys and values
-    (SegFormer).
-    """
+    """segformer.encoder.block.3.*.attention: self-attention over a feature map."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -164,8 +162,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
-        k = split_heads(self.self.key(x.flatten(1, 2)), self.head_dim)
-        v = split_heads(self.self.value(x.flatten(1, 2)), self.head_dim)
+        k, v = self.self.key(x.flatten(1, 2)), self.self.value(x.flatten(1, 2))
+        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -332,4 +330,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: abbe7284ec6b8dbd
+# sha256 of all above: 8f02f8a0ca750ab8
