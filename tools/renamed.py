@@ -3,6 +3,7 @@
     python tools/renamed.py CHECKPOINTS                # every checkpoint of a folder, as tools/score.py has them
         --only bert t5                                 # these of them
         --towers                                       # the types of towers are renamed, too
+        --words 1                                      # parts and maps have other usual words, drawn by this number
 
 Each is read with nothing said, then with every question answered as its own type answers. What is built is run, and its
 outputs are compared with those that are stored: "wrong" must be none, in either column.
@@ -13,13 +14,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from other_words import drawn, reworded  # noqa: E402
 
 import mapper  # noqa: E402
 from mapper.architecture import Architecture, Place, Question  # noqa: E402
@@ -114,10 +117,16 @@ def truth_of(checkpoint: Checkpoint, rulebook: Rulebook) -> tuple[Architecture, 
     return architecture, Truth(*kept[-1])
 
 
-def renamed(checkpoint: Checkpoint, rulebook: Rulebook, towers: bool = False) -> Renamed:
-    """A checkpoint under a type that no family lists, with all of its questions answered as its own type answers."""
+def renamed(
+    checkpoint: Checkpoint, rulebook: Rulebook, towers: bool = False, words: Mapping[str, str] | None = None
+) -> Renamed:
+    """A checkpoint under a type that no family lists, with all of its questions answered as its own type answers.
+
+    With `towers` their types are unknown, too; with `words` its modules are called otherwise.
+    """
     listed, truth = truth_of(checkpoint, rulebook)
     unlisted = replace(checkpoint, config=_renamed(checkpoint.config or {}, towers))
+    unlisted = reworded(unlisted, words) if words else unlisted
     made = Renamed(listed, infer(unlisted, rulebook))
     made.told = now = made.first
     for _ in range(ROUNDS):
@@ -179,13 +188,14 @@ def outcome(path: Path, architecture: Architecture | None, error: str) -> tuple[
     return ("wrong" if trouble else "equal"), trouble
 
 
-def fared(path: Path, rulebook: Rulebook, towers: bool) -> Iterator[tuple[str, str]]:
-    """What becomes of one checkpoint with nothing said, and with answers."""
+def fared(path: Path, rulebook: Rulebook, towers: bool, seed: str = "") -> Iterator[tuple[str, str]]:
+    """What becomes of one checkpoint with nothing said, and with answers; with a seed, in other words."""
     from mapper.sources import open_source
 
     checkpoint = open_source(str(path), purpose="weights")
+    words = drawn(checkpoint.tensors, f"{seed} {path.name}") if seed else {}
     try:
-        made = renamed(checkpoint, rulebook, towers)
+        made = renamed(checkpoint, rulebook, towers, words)
     except mapper.MapperError as error:
         yield from [("refused", str(error))] * 2
         return
@@ -205,6 +215,7 @@ def main() -> int:
     parser.add_argument("checkpoints", type=Path, help="a folder of checkpoints")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these checkpoints alone")
     parser.add_argument("--towers", action="store_true", help="rename the types of towers, too")
+    parser.add_argument("--words", default="", metavar="SEED", help="change usual words for others, too")
     arguments = parser.parse_args()
     from score import cases
 
@@ -214,7 +225,7 @@ def main() -> int:
         if arguments.only and path.name not in arguments.only:
             continue
         for when, count, (kind, why) in zip(
-            ("silent", "told"), counted, fared(path, rulebook, arguments.towers), strict=True
+            ("silent", "told"), counted, fared(path, rulebook, arguments.towers, arguments.words), strict=True
         ):
             count[kind] += 1
             print(f"{path.name}: {when}: {kind} {' '.join(why.split())[:600]}", flush=True)
