@@ -409,7 +409,8 @@ def _beside(match: FamilyMatch, config: Config, rulebook: Rulebook, names: Names
 
 def _is_of_several(match: FamilyMatch, others: Families, names: Names) -> bool:
     """Whether names of the text and of towers of types of their own are those of a family together, and those of no one alone."""
-    own = [names.within(one.region) for one in others.strangers.values()]
+    regions = {one.tower: one.region for one in (*others.parts, *others.strangers.values())}
+    own = [names.within(region) for region in regions.values()]
     return len(own) > 1 and not any(is_recognised(match.family, inside) for inside in own)
 
 
