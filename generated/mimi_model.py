@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 9aae1e676c16.
+"""kyutai/mimi: written by mapper 0.1.0, rules 2fd2738a8ec6.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 68e7d7043bae153b
+# sha256 of all above: 57c905f1073bebfe

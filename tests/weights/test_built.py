@@ -76,8 +76,9 @@ def test_the_data_is_small_and_does_not_grow_with_the_layers() -> None:
         model = mapper.build({"tensors": tensors, "config": {"model_type": "bert", "num_attention_heads": 2}})
         return len(str(stored(architecture_data(model))))
 
-    # flows that many types share have more to choose from than when they were BERT's alone: 12,702 in place of 11,600
-    assert size(2) < 12_900  # of the flows what these blocks compute, without what others do in its place
+    # flows that many types share have more to choose from than when they were BERT's alone: 13,271 in place of 11,600,
+    # of which 570 are three facts by which one step gives the states of a tower in each of the ways that had a step each
+    assert size(2) < 13_400  # of the flows what these blocks compute, without what others do in its place
     assert size(24) < size(2) + 100
 
 
