@@ -263,7 +263,9 @@ class Reference(decoders.Reference):
         q, k, v = self.convolved(start, torch.cat((q, k, v), dim=-1)).split(sizes, dim=-1)
         q, k, v = (part.unflatten(-1, (-1, STATE)) for part in (q, k, v))
         each = MIXER_HEADS // KEY_HEADS
-        q, k = (F.normalize(part, dim=-1).repeat_interleave(each, dim=2) for part in (q, k))
+        # as published code divides: relu may leave next to nothing of a head
+        unit = (part * torch.rsqrt(part.pow(2).sum(-1, keepdim=True) + 1e-6) for part in (q, k))
+        q, k = (part.repeat_interleave(each, dim=2) for part in unit)
         fading = -self.tensors[f"{start}A_log"].exp() * F.softplus(step + self.tensors[f"{start}dt_bias"])
         rate, state, ys = rate.sigmoid(), torch.zeros(len(x), MIXER_HEADS, STATE, STATE), []
         for t in range(x.shape[1]):
