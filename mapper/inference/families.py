@@ -23,7 +23,7 @@ from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.towers import HALVES
-from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
+from mapper.naming.vocabulary import Overrides, Vocabulary, in_region, pattern_words
 from mapper.rulebook.facts import TYPE
 from mapper.rulebook.families import TRANSPOSED
 from mapper.rulebook.vocabulary import Region
@@ -408,9 +408,15 @@ def _beside(match: FamilyMatch, config: Config, rulebook: Rulebook, names: Names
 
 
 def _is_of_several(match: FamilyMatch, others: Families, names: Names) -> bool:
-    """Whether names of the text and of towers of types of their own are those of a family together, and those of no one alone."""
-    regions = {one.tower: one.region for one in (*others.parts, *others.strangers.values())}
-    own = [names.within(region) for region in regions.values()]
+    """Whether names of the text and of other towers are those of a family together, and those of none alone.
+
+    A family that is known by the folders of towers speaks of all of them.
+    """
+    regions = [one.region for one in others.strangers.values()] + [part.region for part in others.parts]
+    known_by = [pattern_words(pattern) for pattern in match.family.recognise]
+    if any(region.inside and in_region(region, words) for region in regions for words in known_by):
+        return False
+    own = [names.within(region) for region in dict.fromkeys(regions)]
     return len(own) > 1 and not any(is_recognised(match.family, inside) for inside in own)
 
 
