@@ -175,8 +175,9 @@ def test_every_third_layer_reads_an_encoder(tmp_path: Path) -> None:
     model = Text(Layers("acfacf"))
     path = saved(model, tmp_path)
     hints = {"task": "causal_lm", "alibi": False, "attention.heads": HEADS, "attention.norms": "none", **TOLD}
-    with pytest.raises(mapper.MapperError, match="cross_attends"):
-        mapper.build(path, hints=hints)  # its names are those of self-attention
+    asked = mapper.inspect(path, hints=hints).architecture
+    assert asked.reading == "skeleton"  # its names are those of self-attention
+    assert [question.fact for question in asked.questions] == ["decoder.cross_attends"]
     built = mapper.build(path, hints={**hints, "decoder.cross_attends": True})
     source = torch.randn(2, 5, SIZE, generator=torch.Generator().manual_seed(2))
     seen = torch.ones(2, 5, dtype=torch.bool)
