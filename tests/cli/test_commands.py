@@ -18,7 +18,7 @@ import mapper
 from mapper.cli import main
 from tests.checkpoints import write_bert, write_manifest
 from tests.schema import violations
-from tests.unit.small_chains import CASES
+from tests.unit.chain_cases import CASES
 
 Captured = pytest.CaptureFixture[str]
 

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 import mapper
 from mapper._trial import made_up_inputs
 from mapper.errors import HintError
-from tests.unit.small_chains import CASES, PLAIN, RELU, lenet, u_net
+from tests.unit.chain_cases import CASES, PLAIN, RELU
+from tests.unit.small_chains import lenet, u_net
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -36,6 +36,25 @@ KNOWN = {
 }  # fmt: skip
 
 
+DRAWN = {  # by their numbers
+    "a listed tower with a pooled vector, of which the positions are read": 701,
+    "squares of patches of two layers side by side": 719,
+    "images of sizes of their own": 903,
+    "a text in the folder that holds the tower": 909,
+    "a text and an encoder of sounds with the names of one decoder together": 1037,
+    "the same beside an encoder of a listed type": 9010,
+    "three maps in a row of modules, behind a norm": 1106,
+    "a pooler that nothing reads": 1224,
+    "the last norm of positions that stand among words": 9016,
+}
+
+
+@pytest.mark.parametrize("seed", DRAWN.values(), ids=DRAWN)
+def test_what_was_built_wrong_or_did_not_compose(seed: int, tmp_path: Path) -> None:
+    how, why = fares(readers, readers.draw(seed), tmp_path, seed)
+    assert how in (EQUAL, TOLD), why
+
+
 @pytest.mark.parametrize("one", KNOWN.values(), ids=KNOWN)
 def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
     how, why = fares(readers, one, tmp_path, 1)
