@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_MAGIC = b"mapper kept 7\n"  # raised when the layout changes
+_MAGIC = b"mapper kept 8\n"  # raised when the layout changes
 _SIZES = struct.Struct("<QQI")  # length of the stamps, length of the head, checksum of both
 _KEPT = 8  # files of a kind side by side: those of a checkout, of a wheel, of a user's folders
 _SHIPPED = Path(__file__).resolve().parent / "_compiled"  # what a wheel brings along
@@ -75,11 +75,19 @@ class Kept:
 
     def made(self, at: int) -> Any:
         """What was made of file number `at`, where that was kept too; LookupError where it is damaged."""
-        return self.record(at + len(self._spans) // 2)
+        return self.record(at + self._files)
+
+    def marks(self, at: int) -> Any:
+        """The lines of what stands in file number `at`, which few ask for; LookupError where that is damaged."""
+        return self.record(at + 2 * self._files)
+
+    @property
+    def _files(self) -> int:
+        return len(self._spans) // 3
 
     def content(self, at: int) -> str:
         """The digest of all that is kept of file number `at`."""
-        spans = (self._spans[at], self._spans[at + len(self._spans) // 2])
+        spans = (self._spans[at + number * self._files] for number in range(3))
         return digest(bytes(self.body[start : start + length]).hex() for start, length, _ in spans)
 
     def numbers(self) -> dict[str, int]:
@@ -95,15 +103,19 @@ class Kept:
         return b"".join((_MAGIC, sizes, stamps, self.head, self.body))
 
 
-def keep(
-    records: Sequence[Any], made: Sequence[Any], sources: Sequence[str], text: str, readers: str, index: Any
-) -> Kept:
-    """What is to be kept: the same for the same files, whenever and wherever it is made.
+class Read(NamedTuple):
+    """What reading one file gave."""
 
-    Each file has a record, and something that was `made` of it; `sources` are the digests of their texts, the other words
-    those of `Kept`.
-    """
-    parts = [json.dumps(record, separators=(",", ":")).encode() for record in (*records, *made, sources)]
+    record: Any
+    made: Any  # of the record
+    marks: Any  # the lines of what stands in it
+    source: str  # the digest of its text
+
+
+def keep(files: Sequence[Read], text: str, readers: str, index: Any) -> Kept:
+    """What is to be kept: the same for the same files, whenever and wherever it is made. The words are those of `Kept`."""
+    records, made, marks, sources = zip(*files, strict=True) if files else ((), (), (), ())
+    parts = [json.dumps(part, separators=(",", ":")).encode() for part in (*records, *made, *marks, sources)]
     spans, start = [], 0
     for part in parts:
         spans.append([start, len(part), zlib.crc32(part)])

@@ -128,9 +128,7 @@ def kept_operations() -> Kept:
     kept = next((other for other in cache.others() if other.text == text), None)
     if kept is None:
         found = _parse([file.label for file in files])
-        kept = keep(
-            [], [], [], text, cache.readers_digest, {name: _kept(item) for name, item in found.items()}
-        )
+        kept = keep([], text, cache.readers_digest, {name: _kept(item) for name, item in found.items()})
     cache.write(kept)
     return kept
 

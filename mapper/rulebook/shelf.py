@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper._collector import collection_paused
-from mapper._parsed import Cache, Kept, SourceFile, digest, keep
+from mapper._parsed import Cache, Kept, Read, SourceFile, digest, keep
 from mapper.rulebook.renamed import Renamed, renamed_document
 from mapper.rulebook.strict import Document, KeptDocument, parse_yaml, read_text
 
@@ -131,9 +131,11 @@ class Shelf:
             (self._parsed(at) if isinstance(document, Renamed) else document).without(_EXAMPLES)
             for at, document in own
         ]
-        made = [document.made for document in self.documents]
-        records = [[item.data, item.marks, item.lacks] for item in bare]
-        return keep(records, made, self._digests, self._text, self._cache.readers_digest, index)
+        read = [
+            Read([item.data, item.lacks], document.made, item.marks, source)
+            for item, document, source in zip(bare, self.documents, self._digests, strict=True)
+        ]
+        return keep(read, self._text, self._cache.readers_digest, index)
 
     # what follows is needed only where nothing was kept
     @cached_property

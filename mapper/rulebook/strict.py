@@ -96,15 +96,23 @@ class KeptDocument(Document):
                 self.made = self._kept.made(self._at)
             except LookupError:
                 self.made = None
-        elif name in ("data", "marks", "lacks"):
+        elif name in ("data", "lacks"):
             try:
-                self.data, self.marks, self.lacks = self._kept.record(self._at)
+                self.data, self.lacks = self._kept.record(self._at)
             except LookupError:
-                read = load_yaml(self.path, self.label)
-                self.data, self.marks, self.lacks = read.data, read.marks, None
+                self._parse()
+        elif name == "marks":
+            try:
+                self.marks = self._kept.marks(self._at)
+            except LookupError:
+                self._parse()
         else:
             raise AttributeError(name)
         return self.__dict__[name]
+
+    def _parse(self) -> None:
+        read = load_yaml(self.path, self.label)
+        self.data, self.marks, self.lacks = read.data, read.marks, None
 
 
 def load_yaml(path: Path, label: str | None = None) -> Document:
