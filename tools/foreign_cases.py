@@ -140,16 +140,15 @@ SPANDREL: dict[str, tuple[str, dict[str, Any]]] = {
     "swinir_real": ("SwinIR.__arch.SwinIR:SwinIR", {**STAGES, "upsampler": "nearest+conv", "upscale": 4, "resi_connection": "1conv"}),
     "swinir_classic": ("SwinIR.__arch.SwinIR:SwinIR", {**STAGES, "upsampler": "pixelshuffle", "upscale": 2}),
     "dncnn": ("DnCNN.__arch.network_dncnn:DnCNN", {"in_nc": 1, "out_nc": 1, "nc": 16, "nb": 5, "act_mode": "R"}),
-    "scunet": ("SCUNet.__arch.SCUNet:SCUNet", {"config": [1] * 7, "dim": 16}),
-    "restormer": ("Restormer.__arch.restormer_arch:Restormer", {"dim": 16, "num_blocks": [1, 1, 1, 1], "num_refinement_blocks": 1}),
+    "scunet": ("SCUNet.__arch.SCUNet:SCUNet", {"config": [1] * 7, "dim": 64}),
     "span": ("SPAN.__arch.span:SPAN", {"num_in_ch": 3, "num_out_ch": 3, "feature_channels": 16, "upscale": 2}),
     "omnisr": ("OmniSR.__arch.OmniSR:OmniSR", {"num_in_ch": 3, "num_out_ch": 3, "num_feat": 16, "res_num": 1, "block_num": 1, "up_scale": 2}),
-    "drunet": ("DRUNet.__arch.network_unet:UNetRes", {"in_nc": 4, "out_nc": 3, "nc": [16, 16, 16, 16], "nb": 1}),
-    "mosr_plksr": ("PLKSR.__arch.PLKSR:PLKSR", {"dim": 16, "n_blocks": 2, "scale": 2}),
+    "drunet": ("DRUNet.__arch.network_unet:DRUNet", {"in_nc": 3, "out_nc": 3, "nc": [16, 16, 16, 16], "nb": 1}),
+    "mosr_plksr": ("PLKSR.__arch.PLKSR:PLKSR", {"dim": 16, "n_blocks": 2, "upscaling_factor": 2}),
     "swin2sr_steps": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "nearest+conv", "upscale": 4}),
     "swin2sr_classic": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "pixelshuffle", "upscale": 2}),
     "swin2sr": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "pixelshuffledirect", "upscale": 2}),
-    "hat": ("HAT.__arch.HAT:HAT", {**STAGES, "upscale": 2}),
+    "hat": ("HAT.__arch.HAT:HAT", {**STAGES, "upscale": 2, "squeeze_factor": 4}),
     "dat": ("DAT.__arch.DAT:DAT", {"img_size": 16, "embed_dim": 24, "split_size": [4, 4], "depth": [2], "num_heads": [2], "upscale": 2, "upsampler": "pixelshuffledirect", "expansion_factor": 2}),
 }  # fmt: skip
 MORE_SEGMENTED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -162,16 +161,17 @@ MORE_TIMM: dict[str, dict[str, Any]] = {
     "swinv2_tiny_window8_256": {"img_size": 64, "window_size": 2, "depths": [2, 2], "num_heads": [2, 4], "embed_dim": 32},
     "deit_tiny_distilled_patch16_224": {"img_size": 64, "depth": 2},
     "deit3_small_patch16_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
-    "vit_small_patch14_dinov2": {"img_size": 56, "depth": 2, "embed_dim": 48, "num_heads": 3},
-    "vit_small_patch14_reg4_dinov2": {"img_size": 56, "depth": 2, "embed_dim": 48, "num_heads": 3},
+    "vit_small_patch14_dinov2": {"img_size": 64, "patch_size": 16, "depth": 2, "embed_dim": 48, "num_heads": 3},
+    "vit_small_patch14_reg4_dinov2": {"img_size": 64, "patch_size": 16, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "vit_base_patch16_siglip_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "beitv2_base_patch16_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "cait_xxs24_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "xcit_nano_12_p16_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
-    "pvt_v2_b0": {}, "poolformer_s12": {}, "convmixer_768_32": {"dim": 24, "depth": 2},
-    "gmlp_s16_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 48},
-    "resmlp_12_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 48},
-    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "inception_v3", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "levit_128s", "efficientformer_l1", "rexnet_100", "lcnet_050", "davit_tiny", "focalnet_tiny_srf", "caformer_s18", "mobilenetv4_conv_small", "mobilenetv1_100", "mobilevitv2_050", "resnetv2_50x1_bit")},
+    "pvt_v2_b0": {}, "poolformer_s12": {}, "convmixer_768_32": {},
+    "gmlp_s16_224": {"img_size": 64},
+    "resmlp_12_224": {"img_size": 64},
+    "levit_128s": {"img_size": 64},
+    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "rexnet_100", "lcnet_050", "davit_tiny", "focalnet_tiny_srf", "caformer_s18", "mobilenetv4_conv_small", "mobilenetv1_100", "mobilevitv2_050", "resnetv2_50x1_bit")},
 }  # fmt: skip
 TUNED = {
     "vocab_size": 100,
@@ -214,8 +214,9 @@ ROWS = {
     **{f"smp_{name}": Row(f"segmentation_models_pytorch:{decoder}", {"encoder_name": encoder, "encoder_weights": None, "classes": 3}, ((1, 3, 128, 128),)) for name, (decoder, encoder) in SEGMENTED.items()},
     "smp_unet_labels": Row("segmentation_models_pytorch:Unet", {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3, "encoder_depth": 3, "decoder_channels": [32, 24, 16], "aux_params": {"classes": 4}}),
     **{f"monai_{name}": Row(f"monai.networks.nets:{made_by}", arguments, ((1, 1, *(32,) * axes),)) for name, (made_by, arguments, axes) in UNETS.items()},
-    **{name: Row(f"spandrel.architectures.{path}", arguments, ((1, arguments.get("in_nc", 3), 16, 16),)) for name, (path, arguments) in SPANDREL.items()},
+    **{name: Row(f"spandrel.architectures.{path}", arguments, ((1, arguments.get("in_nc", 3), *(2 * [64 if name == "scunet" else 16])),)) for name, (path, arguments) in SPANDREL.items()},
     **{f"timm_{name}": Row("timm:create_model", {"model_name": name, "num_classes": 10, **more}, settings="timm") for name, more in MORE_TIMM.items()},
+    "timm_efficientformer_l1": Row("timm:create_model", {"model_name": "efficientformer_l1", "num_classes": 10}, ((1, 3, 224, 224),), "timm"),
     "googlenet": Row("torchvision.models:googlenet", {"weights": None, "num_classes": 10, "init_weights": False}),
     "inception": Row("torchvision.models:inception_v3", {"weights": None, "num_classes": 10, "init_weights": False}, ((1, 3, 96, 96),)),
     **{name: Row(f"torchvision.models:{name}", {"weights": None, "num_classes": 10}) for name in ("mnasnet0_5", "squeezenet1_1", "efficientnet_v2_s", "wide_resnet50_2", "regnet_x_400mf", "mobilenet_v3_large")},
@@ -404,6 +405,8 @@ def perturb(model: nn.Module) -> nn.Module:
     """The model with no vector at its neutral value, and statistics of their own."""
     generator = torch.Generator().manual_seed(7)
     for parameter in model.parameters():
+        if not parameter.numel():
+            continue
         if not parameter.isfinite().all() or parameter.abs().max() > 100:  # never initialised
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.05)
         elif parameter.dim() < 2 or not parameter.abs().max():
