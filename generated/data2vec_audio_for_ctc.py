@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 21c2d9a7ef1d.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 1e314381712b.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 2d8e66d36b4a24f4
+# sha256 of all above: db8912c1f1272088

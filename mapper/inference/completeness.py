@@ -285,15 +285,18 @@ def _unequal(group: list[Leaf], beside: Mapping[Place, set[str]]) -> Iterator[st
         for leaf in group if having else ():
             if name in leaf.tensors or not any(other in leaf.tensors for other in _TENSORS):
                 continue
-            alike = (other for other in having if not _are_apart(leaf.place, other.place, beside))
+            alike = (other for other in having if not _are_apart(leaf.place, other.place, beside, name))
             if (other := next(alike, None)) is not None:
                 yield _missing(leaf.place, name, f"{other.place} has one")
 
 
-def _are_apart(one: Place, other: Place, beside: Mapping[Place, set[str]]) -> bool:
-    """Whether modules are of blocks of two kinds: beside each stands what the other has not."""
+def _are_apart(one: Place, other: Place, beside: Mapping[Place, set[str]], name: str) -> bool:
+    """Whether modules are of blocks of two kinds: beside each stands what the other has not.
+
+    Of a bias it is enough that something stands beside the one that has none: a norm adds its own.
+    """
     mine, theirs = beside[Place(one[:-1])], beside[Place(other[:-1])]
-    return bool(mine - theirs) and bool(theirs - mine)
+    return bool(mine - theirs) and (name == "bias" or bool(theirs - mine))
 
 
 def _stand_beside(leaves: Iterable[Leaf]) -> dict[Place, set[str]]:

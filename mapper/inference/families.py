@@ -153,8 +153,8 @@ class Families:
         return self.match is None and self.part(scope) is not None
 
     def goes_by_names(self, scope: Scope) -> bool:
-        """The same of a tower of a type that nobody lists: the family is that of its names."""
-        return self.is_in_stranger(scope) and self.stranger(scope) is not None
+        """The same of a tower of a type that nobody lists, which may be joined by a library's names: its family is that of its own."""
+        return self.stranger(scope) is not None and (self.is_in_stranger(scope) or self.are_known_by_names)
 
     def stranger(self, scope: Scope) -> str | None:
         """The tower that a block is in, if that is of a type of its own that no family lists."""

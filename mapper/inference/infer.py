@@ -280,7 +280,8 @@ def _attempts(match: FamilyMatch | None, config: Config, rulebook: Rulebook, nam
     What joins towers says more of them than their names do; a family of one tower says less.
     """
     joins = match is not None and bool(match.family.towers)
-    found = [Attempt(match)] if match else []
+    is_library = match is not None and not match.family.model_types
+    found = [Attempt(match, by_names=joins and is_library)] if match else []
     if has_strangers(config, rulebook):
         if not joins and gather(None, config, rulebook, names, by_names=True).are_complete:
             found = []

@@ -32,6 +32,9 @@ class Settings:
     unset: tuple[str, ...]  # texts so held that stand for another value, `*` for any letters
     archives: dict[str, str]  # record of a zip file that torch.save wrote: the one with the settings
     told: dict[str, str]  # entries of the metadata that are told in a note, each with what it is
+    called: dict[
+        str, str
+    ]  # `part.field`, by its name in a config of its own: what the settings of another library call it
     examples: tuple[dict[str, Any], ...]
 
     def of(self, said: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -39,7 +42,10 @@ class Settings:
         inner = self._inner(said)
         if inner is None or not all(field in inner for field in self.fields):
             return None
-        return {field: value for field, value in inner.items() if not self._leaves(field)} or None
+        found = {field: value for field, value in inner.items() if not self._leaves(field)}
+        for name, own in self.called.items():
+            found = _called(found, name.split("."), own)
+        return found or None
 
     def note(self, metadata: Mapping[str, Any]) -> str:
         """What is told of the metadata: `rank 4 (ss_network_dim)`; "" for nothing."""
@@ -56,6 +62,18 @@ class Settings:
 
     def _leaves(self, field: str) -> bool:
         return any(fnmatchcase(field, pattern) for pattern in self.left)
+
+
+def _called(said: Mapping[str, Any], path: Sequence[str], own: str) -> dict[str, Any]:
+    """The settings with the field at `path` under its `own` name, unless it is not there or says nothing."""
+    field, *inner = path
+    if field not in said:
+        return dict(said)
+    if inner:
+        part = said[field]
+        return {**said, field: _called(part, inner, own)} if isinstance(part, Mapping) else dict(said)
+    others = {name: value for name, value in said.items() if name != field}
+    return {own: said[field], **others} if said[field] not in (None, "") else others
 
 
 def settings_rows(documents: Sequence[Document]) -> list[list[Any]]:
@@ -86,6 +104,7 @@ def read_settings(document: Document) -> Settings:
         fields.words("unset"),
         {str(record): str(beside) for record, beside in fields.mapping("archives").items()},
         {str(entry): str(what) for entry, what in fields.mapping("told").items()},
+        {str(name): str(own) for name, own in fields.mapping("called").items()},
         tuple(fields.sequence("examples")),
     )
     if found.files and not found.fields:
