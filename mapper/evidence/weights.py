@@ -70,7 +70,8 @@ def _against_conventions(architecture: Architecture) -> dict[str, Found]:
         taken = [fact for fact in architecture.facts if fact.name == name]
         if declared is None or any(fact.evidence not in CONVENTIONS for fact in taken):
             continue
-        leaves = [leaf for leaf in architecture.leaves if leaf.kind == declared["overrules"]]
+        kind = declared["overrules"]
+        leaves = [leaf for leaf in architecture.leaves if leaf.kind == kind and "weight" in leaf.tensors]
         samples = [sample for leaf in leaves for sample in read_samples({"": leaf}, architecture.checkpoint)]
         scores = STATISTICS[declared["statistic"]](samples, (True, False), {}) if samples else {}
         said = decide(scores, declared["least"], declared["margin"])
