@@ -1,4 +1,4 @@
-"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules a0525953c14a.
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules b66ae872b5bb.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -257,4 +257,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 04e4686e315b7167
+# sha256 of all above: 7790da8f68babb1d
