@@ -19,6 +19,7 @@ from mapper.limits import FLOW_CALLS
 from mapper.operations.registry import operation_names, operation_signature
 
 _UNKNOWN, _ONE = 0, 1  # results; two and more are so many
+_STATES = "last_hidden_state"  # the output that is one tensor in every model
 _SINGLE = ("Linear", "Embedding", "Conv", "Norm")  # in the kinds of leaves that give one
 
 
@@ -107,6 +108,8 @@ class _Walk(Walk):
             return _UNKNOWN if signature.is_module else signature.arity
         if isinstance(node.func, ast.Attribute):
             self.count(node.func)
+        if name == "output":
+            self.take_one(keyword.value for keyword in node.keywords if keyword.arg == _STATES)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self.count(argument)
         return _UNKNOWN

@@ -25,6 +25,7 @@ def root() -> Block:
         "x = tower()\nreturn output(y=x + 1)",
         "x = tower()\nreturn output(y=merge_heads(x))",
         "a, b, c = tower()\nreturn output(y=head(a + b + c))",
+        "x = tower()\nreturn output(last_hidden_state=x, y=head(input_ids))",
     ],
 )
 def test_several_values_are_not_read_as_one_nor_as_another_number(body: str) -> None:
