@@ -194,6 +194,24 @@ def read_shapes(fields: Fields) -> dict[str, tuple[str, ...]]:
     return {role: _extents(fields, role, value) for role, value in fields.mapping("shapes").items()}
 
 
+def with_usual_shapes(fields: Fields, flows: tuple[FlowRule, ...]) -> tuple[FlowRule, ...]:
+    """The flows of a page without a spine, each role with the page's shape where the flow says none of its own."""
+    usual = read_shapes(fields)
+    unknown = set(usual).difference(*(rule.roles for rule in flows))
+    if unknown:
+        fields.fail(f"no flow of the page has the role {sorted(unknown)[0]!r}", "shapes")
+    if not usual:
+        return flows
+    return tuple(replace(rule, shapes=_filled(rule, usual)) for rule in flows)
+
+
+def _filled(rule: FlowRule, usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """In the order of the roles, as those behind a role see what stands before it."""
+    every = {**usual, **rule.shapes}
+    shown = {role: every[role] for role in (*rule.needs, *rule.options) if role in every}
+    return {**shown, **rule.shapes}
+
+
 def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ...] = ()) -> FlowRule:
     """The flow with the statements of those it comes after. Raises RuleError."""
     if rule.extends is None:

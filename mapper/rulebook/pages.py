@@ -27,6 +27,7 @@ from mapper.rulebook.flows import (
     read_rule,
     read_shapes,
     rule_of,
+    with_usual_shapes,
     with_words,
 )
 from mapper.rulebook.returned import returns
@@ -382,6 +383,7 @@ def read_page(data: Any, file: str, lines: Lines) -> Page:
     flows = tuple(_inner(fields, topic, takes, "flows", name) for name in fields.mapping("flows"))
     also = () if spine else fields.words("also_for")
     flows = tuple(replace(rule, also_for=also) for rule in flows) if also else flows
+    flows = flows if spine else with_usual_shapes(fields, flows)
     base = _base(fields, topic, takes) if spine else None
     slots = _slots(fields, topic, takes, spine)
     more = tuple(_slot(fields, topic, takes, name, "") for name in fields.words("fills"))

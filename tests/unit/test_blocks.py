@@ -112,6 +112,25 @@ def test_a_flow_is_found_again_by_its_name():
         table(made)["mixer/fused+nothing+out"]
 
 
+WRITTEN = """
+block: blender
+shapes:
+  query: [hidden_size, hidden_size]
+  output: [hidden_size, hidden_size]
+flows:
+  one: {doc: one, needs: [query, output], forward: return output(query(x))}
+  wide: {doc: wide, needs: [query], shapes: {query: [wide_size, hidden_size]}, forward: return query(x)}
+"""
+
+
+def test_what_a_page_without_a_spine_says_of_shapes_holds_where_a_flow_says_no_other():
+    one, wide = page(WRITTEN).flows
+    assert one.shapes == {"query": ("hidden_size", "hidden_size"), "output": ("hidden_size", "hidden_size")}
+    assert wide.shapes == {"query": ("wide_size", "hidden_size")}
+    with pytest.raises(RuleError, match="no flow of the page has the role 'key'"):
+        page(WRITTEN.replace("  output: [", "  key: ["))
+
+
 def test_a_step_may_ask_for_a_role_of_another():
     """The role is there or not; it is nothing that a block above would have to hand down."""
     asking = "forward: |\n      if has(norm):\n        q = -q\n      return output(q)"
