@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 02137c921e0b.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules fb9942c45770.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -75,9 +75,8 @@ class SegmentationHead(nn.Module):
         for projection, level in zip(self.linear_c, maps, strict=True):
             level = projection.proj(level.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
             levels.append(F.interpolate(level, size=size, mode="bilinear", align_corners=False))
-        levels = levels[::-1]
-        x = F.relu(self.batch_norm(self.linear_fuse(torch.cat(levels, dim=1))))
-        return self.classifier(x)
+        x = self.linear_fuse(torch.cat(levels[::-1], dim=1))
+        return self.classifier(F.relu(self.batch_norm(x)))
 
 
 class FeedForward(nn.Module):
@@ -304,8 +303,7 @@ class Model(nn.Module):
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
-        labels = self.decode_head(self.segformer.encoder(pixel_values))
-        return Output(logits=labels)
+        return Output(logits=self.decode_head(self.segformer.encoder(pixel_values)))
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -334,4 +332,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 01221c3a848daab6
+# sha256 of all above: 7df6120d0dda62bc
