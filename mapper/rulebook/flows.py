@@ -206,10 +206,12 @@ def with_usual_shapes(fields: Fields, flows: tuple[FlowRule, ...]) -> tuple[Flow
 
 
 def _filled(rule: FlowRule, usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """In the order of the roles, as those behind a role see what stands before it."""
+    """In the order of the roles: a size is said to be from the first that shows it."""
+    lacking = [role for role in usual if role in rule.roles and role not in rule.shapes]
+    if not lacking:
+        return rule.shapes
     every = {**usual, **rule.shapes}
-    shown = {role: every[role] for role in (*rule.needs, *rule.options) if role in every}
-    return {**shown, **rule.shapes}
+    return {role: every[role] for role in (*rule.needs, *rule.options) if role in every} | rule.shapes
 
 
 def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ...] = ()) -> FlowRule:
