@@ -10,7 +10,8 @@ from typing import Any
 from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import CONVOLUTION, NORM, SLOPES, Element, shared_folders
-from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
+from mapper.inference.chains.naming import number_of
+from mapper.inference.chains.order import START, Data, Link, Order, follow, joining
 from mapper.words import parts
 
 BEHIND, FIRST = "chain.normed", "chain.activation_before_norm"

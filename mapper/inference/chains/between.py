@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import main_of
 from mapper.inference.chains.branch import through_branch
-from mapper.inference.chains.convolutions import halved, setting
+from mapper.inference.chains.convolutions import halved, setting, shuffled
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -287,7 +287,7 @@ class Between:
         if link.joined:
             self.windows = None
             self.say(self.kept.join(at, self.answers) or "x")
-        link = halved(self, link)
+        link = shuffled(self, halved(self, link))
         found = setting(link, self.answers, is_even=self.is_even)
         step = Fraction(max(found.steps)) if found.steps else None
         self.kept.grow(1 / step if step and link.element.is_transposed else step)

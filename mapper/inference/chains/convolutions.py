@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.answers import Answers, Evidence
@@ -68,6 +69,30 @@ def halved(between: Between, link: Link) -> Link:
         raise between.answers.refuse(element.leaf, fact, value, f"possible here: {', '.join(table)}")
     between.say(table[value])
     return link if table[value] == "x" else replace(link, groups=1)
+
+
+def shuffled(between: Between, link: Link) -> Link:
+    """A convolution with what makes places of the channels before it; as it is where it reads all of them.
+
+    Where it may read them in groups as well, that is asked.
+    """
+    if not link.shuffle:
+        return link
+    element, factor = link.element, link.shuffle
+    may_group = element.outputs % factor**2 == 0
+    why = f"{element.name} reads {element.inputs} of {link.before.width} channels"
+    usual = None if may_group else (str(factor), why)
+    value = between.answers.find(element.leaf, "chain.shuffle", usual=usual, among=(str(factor), "1"))
+    if value is None:
+        return link
+    if value not in (str(factor), "1", "all") or (value == "1" and not may_group):
+        raise between.answers.refuse(element.leaf, "chain.shuffle", value, f"possible here: {factor}")
+    if value == "1":
+        return replace(link, groups=factor**2)
+    between.windows = None
+    between.kept.grow(Fraction(1, factor))
+    between.say(f"F.pixel_shuffle(x, {factor})")
+    return link
 
 
 def _sizes(answers: Answers, element: Element, fact: str, text: str) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ from mapper.inference.chains.elements import (
     Element,
     shared_folders,
 )
-from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow, natural
+from mapper.inference.chains.naming import natural
+from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
 
 NODES = 64  # layers of such a network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,19 @@ from mapper.inference.chains.elements import (
     Element,
     Fork,
 )
+from mapper.inference.chains.naming import (
+    DECODER,
+    ENCODER,
+    counts_down,
+    first_number,
+    is_on_the_way_up,
+    listed_before,
+    natural,
+    number_of,
+    numbered_before,
+    ranked,
+)
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.words import parts
 
 INPUT = -1  # in place of the number of a layer: what the network reads
 START, MAPS, ROWS = "start", "maps", "rows"
@@ -29,12 +39,8 @@ LAYERS = 400  # of a chain
 TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
 _FIRST = 0  # of the words for what reads the input itself
-_ENCODER = 2  # the last of the words for what comes before the middle
-_UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
-_UP = 6  # of the words for the way up
-_DECODER = 7  # of the words for what comes after the middle
+_FACTORS = (2, 3, 4)  # of which images are made larger at once
 _CHANNELS = 8  # of maps that are made of a row, at least: an image has fewer
-UP = (_UP, _DECODER)
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Data:
     is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
     is_table: bool = False  # of ROWS: whether an embedding gives them
     is_widened: bool = False  # of ROWS: whether the layer that gives them reads fewer features
+    shuffle: int = 0  # of MAPS: by which factor channels may become places, as the layer that gives them is wider; 0: none
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Link:
     is_flattened: bool = False  # of a convolution over all that maps have in one row
     places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
     joined: int = 0  # channels of an earlier layer that it reads beside those of the last one
+    shuffle: int = 0  # by which factor channels become places before it (1609.05158); 0: not at all
     arms: tuple[tuple[Link, ...], ...] = ()  # of a fork
     role: str = ""  # in its block, once it is known
 
@@ -123,9 +131,23 @@ def _convolution(before: Data, element: Element) -> Link | None:
         return Link(element, before, Data(MAPS, element.outputs, axes))
     if before.form == MAPS and element.inputs == element.outputs == axes == 1 < before.width:
         return Link(element, before, Data(ROWS, 1), is_flattened=True)
+    if before.shuffle and before.width == element.inputs * before.shuffle**2 and not element.is_transposed:
+        return Link(
+            element,
+            before,
+            Data(MAPS, element.outputs, axes, shuffle=_shuffle(element)),
+            shuffle=before.shuffle,
+        )
     groups = _groups(before.width, element)
     outputs = element.outputs * groups if element.is_transposed else element.outputs
-    return Link(element, before, Data(MAPS, outputs, axes), groups) if groups else None
+    after = Data(MAPS, outputs, axes, shuffle=_shuffle(element) if groups == 1 else 0)
+    return Link(element, before, after, groups) if groups else None
+
+
+def _shuffle(element: Element) -> int:
+    """By which factor the channels that a layer adds may become places: 2 where they are four times as many; 0 for none."""
+    is_plain = len(element.kernel) == 2 and not element.is_transposed and element.inputs >= _CHANNELS
+    return next((r for r in _FACTORS if is_plain and element.outputs == element.inputs * r * r), 0)
 
 
 def _groups(width: int, element: Element) -> int:
@@ -280,14 +302,16 @@ def in_line(
     is_told = names != sorted(names) and names != [element.name for element in by_names]
     if is_told or budget.keeps_order:
         links = _linked(elements, is_grouped, is_joining) if _stand_apart(elements) else None
-        if links:
+        if links and not _is_inverted(links, ranks):
             return Order(tuple(links), is_filed=True)
     if is_told:
         # norms may be defined after all that they stand between
         found = _searched(_Search(elements, {}, budget, is_grouped, is_joining), ranks)
         if found:
-            return found
+            return None if _begins_later(found.links, elements, ranks) else found
     found = _searched(_Search(by_names, ranks, budget, is_grouped, is_joining), ranks)
+    if found and _is_round(found.links, by_names, ranks):
+        return None
     by_letters = sorted(elements, key=lambda element: element.name)  # `fc21` may be the first of `fc2`
     if found or by_letters == by_names:
         return found
@@ -323,10 +347,39 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
             link.element.leaf.place[:-1] or link.element.leaf.place
         )  # `conv` at the end of a path is its kind
         rank = ranked(folders, ranks)
-        if (late and rank <= _ENCODER) or (rank == _FIRST and link is not links[0]):
+        if (late and rank <= ENCODER) or (rank == _FIRST and link is not links[0]):
             return True
-        late = late or rank == _DECODER
+        late = late or rank == DECODER
     return False
+
+
+def _is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
+    """Whether linear layers could begin elsewhere as well: the first reads what a later one gives, and no word or number tells."""
+    mains = [link.element for link in links if link.element.is_main]
+    first, given = mains[0], {element.outputs for element in mains[1:]}
+    if first.inputs not in given or any(element.group != LINEAR for element in mains):
+        return False
+    before, listed = numbered_before(elements), listed_before(elements)
+    free = [
+        one for one in mains[1:] if id(one) not in before and id(one) not in listed and one.inputs in given
+    ]
+    rank = ranked(first.leaf.place, ranks)
+    return any(ranked(one.leaf.place, ranks) == rank and one.inputs != first.inputs for one in free)
+
+
+def _begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
+    """Whether linear layers begin with another than the first of the file, which no word tells to."""
+    first, filed = links[0].element, elements[0]
+    if first is filed or any(element.group != LINEAR for element in elements):
+        return False
+    return ranked(first.leaf.place, ranks) >= ranked(filed.leaf.place, ranks)
+
+
+def _is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
+    """Whether folders called decoder and encoder stand in this order, as attributes may that are defined so."""
+    found = [ranked(link.element.leaf.place[:-1], ranks) for link in links]
+    folders = [rank for rank in found if rank in (ENCODER, DECODER)]
+    return folders != sorted(folders)
 
 
 def _linked(elements: Sequence[Element], is_grouped: bool, is_joining: bool) -> list[Link] | None:
@@ -359,7 +412,8 @@ class _Search:
         self.is_grouped, self.is_joining, self.is_apart = is_grouped, is_joining, is_apart
         self.must_join = _must_join(elements) if is_joining else set()
         self.given = {element.outputs for element in elements}
-        self.before = _numbered_before(elements)
+        self.before = numbered_before(elements)
+        self.listed = listed_before(elements)
         self.natural = {id(element): at for at, element in enumerate(elements)}
         self.rank = {id(element): ranked(element.leaf.place, ranks) for element in elements}
         self.number = {id(element): number_of(element.name) for element in elements}
@@ -367,15 +421,16 @@ class _Search:
         self.mixed = {
             element.leaf.place[:-1] for element in elements if element.is_main
         }  # folders with layers
-        if is_joining and _counts_down(elements):
+        if is_joining and counts_down(elements):
             self.falling()
 
     def falling(self) -> None:
         """Lets numbers fall on the way up: `upconv2` stands before `upconv1`."""
-        up = [one for one in self.elements if _is_on_the_way_up(one, self.ranks)]
-        fallen = sorted(up, key=lambda one: (-_first_number(one), natural(one.name)))
+        up = [one for one in self.elements if is_on_the_way_up(one, self.ranks)]
+        fallen = sorted(up, key=lambda one: (-first_number(one), natural(one.name)))
         others = {key: before for key, before in self.before.items() if key not in set(map(id, up))}
-        self.before = others | _numbered_before(fallen)
+        self.before = others | numbered_before(fallen)
+        self.listed = {}
 
     def run(self) -> Iterator[tuple[Link, ...]]:
         """Every order, the likeliest first."""
@@ -401,6 +456,7 @@ class _Search:
         left = [element for element in self.elements if id(element) not in taken]
         waiting = set(map(id, left))
         free = [element for element in left if self.before.get(id(element)) not in waiting]
+        free = [element for element in free if not self.listed.get(id(element), set()) & waiting]
         self.budget.left -= len(free)
         for element in sorted(free, key=lambda one: self.preference(last, one)):
             must_join = id(element) in self.must_join
@@ -441,56 +497,8 @@ def _is_second_norm(last: Element | None, element: Element) -> bool:
     return len(folders) == 1 or not any(folder.is_element for folder in folders)
 
 
-def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:
-    """Where the words of a path stand in a network."""
-    words = (word for part in place if isinstance(part, str) for word in parts(part))
-    found = {ranks[word] for word in words if word in ranks}
-    return _DECODER if _DECODER in found else min(found, default=_UNRANKED)  # `up1.conv` is of the decoder
-
-
-def _numbered_before(elements: Sequence[Element]) -> dict[int, int]:
-    """For each layer the one before it of those whose names differ in numbers alone: `conv1` stands before `conv2`."""
-    last: dict[str, Element] = {}
-    found = {}
-    for element in elements:
-        stem = re.sub(r"\d+", "#", element.name)
-        if stem in last:
-            found[id(element)] = id(last[stem])
-        last[stem] = element
-    return found
-
-
 def has_frames(links: Sequence[Link]) -> bool:
     """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
     flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
     first = next(flat, len(links))
     return any(link.element.group == RECURRENT for link in links[first:])
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Names with their numbers by value."""
-    pieces = re.split(r"(\d+)", name)
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
-
-
-def _is_on_the_way_up(element: Element, ranks: Mapping[str, int]) -> bool:
-    """Whether a layer makes maps larger, or a word of its path says that it belongs to one that does."""
-    named = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
-    return element.is_transposed or any(ranks.get(word) in (_UP, _DECODER) for word in named)
-
-
-def _counts_down(elements: Sequence[Element]) -> bool:
-    """Whether of layers that make maps larger those with higher numbers give more channels: a way up has fewer at its end."""
-    larger = [element for element in elements if element.is_transposed]
-    numbered = sorted(larger, key=_first_number)
-    widths = [element.outputs for element in numbered]
-    return len(set(map(_first_number, larger))) > 1 and widths == sorted(set(widths))
-
-
-def _first_number(element: Element) -> int:
-    return int(next(iter(number_of(element.name)), 0))
-
-
-def number_of(name: str) -> tuple[str, ...]:
-    """The numbers in a name: `conv2` and `bn2` have the same."""
-    return tuple(re.findall(r"\d+", name))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
-from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
+from mapper.inference.chains.naming import natural
+from mapper.inference.chains.order import MAPS, START, Data, Link, follow
 from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind

@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.order import UP, ranked
+from mapper.inference.chains.naming import UP, ranked
 from mapper.inference.leaf_shapes import weight_shape
 
 KIND = "chain.kind"

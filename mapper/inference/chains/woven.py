@@ -17,6 +17,7 @@ from mapper.inference.chains.combined import NoReadingError, Reader, Value
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, RECURRENT, Element
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
+from mapper.inference.chains.naming import natural
 from mapper.inference.chains.nodes import (
     IDS,
     INPUT,
@@ -27,7 +28,7 @@ from mapper.inference.chains.nodes import (
     nodes_of,
     outputs_of,
 )
-from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow, natural
+from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.rulebook.chain import ChainWords

@@ -1,0 +1,80 @@
+"""Where layers stand by the words and numbers of their names: `conv1` before `conv2`, an encoder before a decoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
+from mapper.inference.chains.elements import Element
+from mapper.words import parts
+
+ENCODER = 2  # the last of the words for what comes before the middle
+_UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
+_UP = 6  # of the words for the way up
+DECODER = 7  # of the words for what comes after the middle
+UP = (_UP, DECODER)
+
+
+def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:
+    """Where the words of a path stand in a network."""
+    words = (word for part in place if isinstance(part, str) for word in parts(part))
+    found = {ranks[word] for word in words if word in ranks}
+    return DECODER if DECODER in found else min(found, default=_UNRANKED)  # `up1.conv` is of the decoder
+
+
+def numbered_before(elements: Sequence[Element]) -> dict[int, int]:
+    """For each layer the one before it of those whose names differ in numbers alone: `conv1` stands before `conv2`."""
+    last: dict[str, Element] = {}
+    found = {}
+    for element in elements:
+        stem = re.sub(r"\d+", "#", element.name)
+        if stem in last:
+            found[id(element)] = id(last[stem])
+        last[stem] = element
+    return found
+
+
+def listed_before(elements: Sequence[Element]) -> dict[int, set[int]]:
+    """For each layer that has a place of its own in a list those before it there: `fc.0` stands before `fc.2.1`."""
+    found: dict[int, set[int]] = {}
+    for one, other in permutations(elements, 2):
+        places = (one.leaf.place, other.leaf.place)
+        at = next((at for at, pair in enumerate(zip(*places, strict=False)) if pair[0] != pair[1]), 0)
+        is_alone = at > 0 and any(len(place) == at + 1 for place in places)
+        if is_alone and _is_lower(places[0][at], places[1][at]):
+            found.setdefault(id(other), set()).add(id(one))
+    return found
+
+
+def _is_lower(one: object, other: object) -> bool:
+    return isinstance(one, tuple) and isinstance(other, tuple) and one < other
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Names with their numbers by value."""
+    pieces = re.split(r"(\d+)", name)
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
+
+
+def is_on_the_way_up(element: Element, ranks: Mapping[str, int]) -> bool:
+    """Whether a layer makes maps larger, or a word of its path says that it belongs to one that does."""
+    named = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
+    return element.is_transposed or any(ranks.get(word) in (_UP, DECODER) for word in named)
+
+
+def counts_down(elements: Sequence[Element]) -> bool:
+    """Whether of layers that make maps larger those with higher numbers give more channels: a way up has fewer at its end."""
+    larger = [element for element in elements if element.is_transposed]
+    numbered = sorted(larger, key=first_number)
+    widths = [element.outputs for element in numbered]
+    return len(set(map(first_number, larger))) > 1 and widths == sorted(set(widths))
+
+
+def first_number(element: Element) -> int:
+    return int(next(iter(number_of(element.name)), 0))
+
+
+def number_of(name: str) -> tuple[str, ...]:
+    """The numbers in a name: `conv2` and `bn2` have the same."""
+    return tuple(re.findall(r"\d+", name))
