@@ -14,7 +14,12 @@ from mapper.inference.hints import Given
 from mapper.inference.scopes import Scope, leaf_scope, words_at
 from mapper.rulebook.chain import ChainWords
 
-APART = ("chain.reads", "chain.normed", "chain.kind")  # facts of which each layer has a question of its own
+APART = (
+    "chain.reads",
+    "chain.normed",
+    "chain.kind",
+    "chain.state",
+)  # facts of which each layer has a question of its own
 _LEAKY = "leaky_relu"
 _COUNTER, _USUAL = "num_batches_tracked", 1e-05  # of torch's batch norms
 Evidence = tuple[str, str]  # a value, and what shows it

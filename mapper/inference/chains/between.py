@@ -91,6 +91,9 @@ class Between:
         )
         self.is_even = False  # whether an arm beside leaves maps as large as they are
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
+        self.states: dict[
+            str, tuple[str, str]
+        ] = {}  # of recurrent layers: the state it begins with, and that it ends in
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
@@ -270,7 +273,8 @@ class Between:
     def layer(self, at: int, link: Link) -> None:
         role, element, self.is_reduced = self.roles[at], link.element, False
         if element.group == RECURRENT:
-            self.add(f"x, _ = {role}({self.name})")
+            begin, end = self.states.get(element.name, ("", "_"))
+            self.add(f"x, {end} = {role}({self.name}{begin and ', ' + begin})")
             self.name = "x"
             self.is_sequence = True
         elif element.group == NORM:

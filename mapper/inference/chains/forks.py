@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.convolutions import BESIDE
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, FORK, LINEAR, Element, Fork
 from mapper.inference.chains.naming import natural
-from mapper.inference.chains.order import ROWS, Link
+from mapper.inference.chains.order import ROWS, Link, shuffle_of
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.split import take
 from mapper.words import parts
@@ -44,6 +44,7 @@ def is_forked(elements: Sequence[Element]) -> bool:
     plain = [element for element in elements if element.group == CONVOLUTION and not element.is_transposed]
     read = Counter(element.inputs for element in plain if element.inputs > 1)
     given = Counter(element.outputs for element in elements if element.is_main)
+    given.update(element.inputs for element in elements if shuffle_of(element))
     words = {element.outputs for element in elements if element.group == EMBEDDING}
     of_words = [
         element

@@ -16,6 +16,7 @@ from mapper.inference.chains.elements import (
     Element,
     shared_folders,
 )
+from mapper.inference.chains.ends import ask_ends
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
@@ -87,6 +88,11 @@ class Sources:
                 self.open[node.name] = found[:_LISTED]
                 self.known[node.name] = (found[0], "")
         self._gated()
+        ask_ends(self)
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        """For each layer what it is known to read, by name."""
+        return {name: names_in(text) for name, (text, _) in self.known.items()}
 
     def _entries(self, node: Node) -> Iterator[str]:
         """The inputs that a layer may read which begins a folder as others do: one that another reads, and one of its own."""

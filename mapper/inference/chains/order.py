@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mapper.architecture import Place
+from mapper.inference.chains.doubts import begins_later, is_inverted, is_round
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -135,16 +136,16 @@ def _convolution(before: Data, element: Element) -> Link | None:
         return Link(
             element,
             before,
-            Data(MAPS, element.outputs, axes, shuffle=_shuffle(element)),
+            Data(MAPS, element.outputs, axes, shuffle=shuffle_of(element)),
             shuffle=before.shuffle,
         )
     groups = _groups(before.width, element)
     outputs = element.outputs * groups if element.is_transposed else element.outputs
-    after = Data(MAPS, outputs, axes, shuffle=_shuffle(element) if groups == 1 else 0)
+    after = Data(MAPS, outputs, axes, shuffle=shuffle_of(element) if groups == 1 else 0)
     return Link(element, before, after, groups) if groups else None
 
 
-def _shuffle(element: Element) -> int:
+def shuffle_of(element: Element) -> int:
     """By which factor the channels that a layer adds may become places: 2 where they are four times as many; 0 for none."""
     is_plain = len(element.kernel) == 2 and not element.is_transposed and element.inputs >= _CHANNELS
     return next((r for r in _FACTORS if is_plain and element.outputs == element.inputs * r * r), 0)
@@ -302,15 +303,15 @@ def in_line(
     is_told = names != sorted(names) and names != [element.name for element in by_names]
     if is_told or budget.keeps_order:
         links = _linked(elements, is_grouped, is_joining) if _stand_apart(elements) else None
-        if links and not _is_inverted(links, ranks):
+        if links and not is_inverted(links, ranks):
             return Order(tuple(links), is_filed=True)
     if is_told:
         # norms may be defined after all that they stand between
         found = _searched(_Search(elements, {}, budget, is_grouped, is_joining), ranks)
         if found:
-            return None if _begins_later(found.links, elements, ranks) else found
+            return None if begins_later(found.links, elements, ranks) else found
     found = _searched(_Search(by_names, ranks, budget, is_grouped, is_joining), ranks)
-    if found and _is_round(found.links, by_names, ranks):
+    if found and is_round(found.links, by_names, ranks):
         return None
     by_letters = sorted(elements, key=lambda element: element.name)  # `fc21` may be the first of `fc2`
     if found or by_letters == by_names:
@@ -351,35 +352,6 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
             return True
         late = late or rank == DECODER
     return False
-
-
-def _is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
-    """Whether linear layers could begin elsewhere as well: the first reads what a later one gives, and no word or number tells."""
-    mains = [link.element for link in links if link.element.is_main]
-    first, given = mains[0], {element.outputs for element in mains[1:]}
-    if first.inputs not in given or any(element.group != LINEAR for element in mains):
-        return False
-    before, listed = numbered_before(elements), listed_before(elements)
-    free = [
-        one for one in mains[1:] if id(one) not in before and id(one) not in listed and one.inputs in given
-    ]
-    rank = ranked(first.leaf.place, ranks)
-    return any(ranked(one.leaf.place, ranks) == rank and one.inputs != first.inputs for one in free)
-
-
-def _begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
-    """Whether linear layers begin with another than the first of the file, which no word tells to."""
-    first, filed = links[0].element, elements[0]
-    if first is filed or any(element.group != LINEAR for element in elements):
-        return False
-    return ranked(first.leaf.place, ranks) >= ranked(filed.leaf.place, ranks)
-
-
-def _is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
-    """Whether folders called decoder and encoder stand in this order, as attributes may that are defined so."""
-    found = [ranked(link.element.leaf.place[:-1], ranks) for link in links]
-    folders = [rank for rank in found if rank in (ENCODER, DECODER)]
-    return folders != sorted(folders)
 
 
 def _linked(elements: Sequence[Element], is_grouped: bool, is_joining: bool) -> list[Link] | None:

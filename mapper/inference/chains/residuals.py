@@ -63,7 +63,9 @@ def branches_of(links: Sequence[Link], beside: Mapping[Home, Sequence[Element]])
             return None
         before, after = links[numbers[0]].before, links[numbers[-1]].after
         in_names = sorted(elements, key=lambda element: natural(element.name))
-        tried = [in_names, sorted(in_names, key=lambda element: not element.is_main)]
+        mains_first = sorted(in_names, key=lambda element: not element.is_main)
+        is_numbered = all(element.leaf.place.is_element for element in elements)
+        tried = [in_names, mains_first] if is_numbered else [mains_first, in_names]  # `bn` is of `conv`
         branch = next(filter(None, (_branch(before, after, one) for one in tried)), None)
         if branch is None:
             return None

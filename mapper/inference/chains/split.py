@@ -131,8 +131,8 @@ def _renamed(lines: Sequence[str], name: str, shared: str) -> Iterator[str]:
     for line in lines:
         target, _, expression = line.partition(" = ")
         text = re.sub(rf"\b{shared if shared == 'x' else 'x'}\b", name, expression) if is_set else expression
-        is_set = is_set or target in ("x", "x, _")
-        yield f"{re.sub(r'^x(?=$|, _$)', name, target)} = {text}"
+        is_set = is_set or target == "x" or target.startswith("x, ")
+        yield f"{re.sub(r'^x(?=$|, )', name, target)} = {text}"
 
 
 def _names(heads: Sequence[Head]) -> list[str]:

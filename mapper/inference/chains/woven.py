@@ -31,6 +31,7 @@ from mapper.inference.chains.nodes import (
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
+from mapper.inference.chains.states import states_of
 from mapper.rulebook.chain import ChainWords
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _OUTPUTS = 6  # of one network
 _COUNTED = 3  # layers of one name, of which it is said that they are of one network
+_SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 _EXTRA = 2  # inputs of vectors beside the first
 
 
@@ -183,7 +185,25 @@ class Weaving:
             shown = (text, why) if why else None
             among = sources.open.get(node.name, (text,))
             found[node.name] = answers.find(node.first.leaf, READS, usual=shown, among=among) or among[0]
+        self._measure(found)
         return found
+
+    def _measure(self, reads: Mapping[str, str]) -> None:
+        """Widths of inputs that stand beside others: what these leave of what a layer reads, where one alone is unknown."""
+        sides = {name: re.split(r" *& *", text) for name, text in reads.items() if _SIDES.fullmatch(text)}
+        widths, is_new = self.sources.inputs, True
+        while is_new:
+            is_new = False
+            for name, texts in sides.items():
+                unknown = [text for text in texts if text not in self.by_name and text not in widths]
+                if len(unknown) == 1 and (left := self._rest(name, texts)) > 0:
+                    widths[unknown[0]], is_new = left, True
+
+    def _rest(self, name: str, texts: Sequence[str]) -> int:
+        """How much of what a layer reads is left by what stands beside and has a width."""
+        known = [self.by_name[text].gives.width for text in texts if text in self.by_name]
+        known += [self.sources.inputs.get(text, 0) for text in texts]
+        return self.by_name[name].first.inputs - sum(known)
 
     def _check(self, node: Node, text: str) -> None:
         """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
@@ -207,8 +227,10 @@ class Weaving:
             for source in names_in(text):
                 self.readers.setdefault(source, []).append(name)
         self.texts = reads
+        self.begins = states_of(self.nodes, reads, self.answers)
         runs = self._runs(reads)
         ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
+        ends = [node for node in ends if node.name not in self.begins.values()]
         for run in runs:
             self._write(between, run, ends)
         self._finish(between, ends)
@@ -221,7 +243,7 @@ class Weaving:
             ready = [
                 node
                 for node in left
-                if all(name in runs for name in names_in(reads[node.name]) if name in self.by_name)
+                if all(name in runs for name in self._needs(node) if name in self.by_name)
             ]
             if not ready:
                 raise HintError(f"--set {READS}: {left[0].name} reads what comes of itself", fact=READS)
@@ -230,6 +252,7 @@ class Weaving:
             before = reads[node.name]
             if (
                 before in self.by_name
+                and node.name not in self.begins  # it waits for another run
                 and len(self.readers[before]) == 1
                 and before not in names_in(self.gives)
                 and runs[before].nodes[-1].name == before
@@ -239,6 +262,16 @@ class Weaving:
             else:
                 runs[node.name] = Run([node])
         return list({id(run): run for run in runs.values()}.values())
+
+    def _needs(self, node: Node) -> tuple[str, ...]:
+        """The layers that come before one: those that it reads, and that whose last state it begins with."""
+        return (*names_in(self.texts[node.name]), *filter(None, [self.begins.get(node.name)]))
+
+    def _states(self, run: Run) -> dict[str, tuple[str, str]]:
+        """For each recurrent layer the variable of the state it begins with, and that of the last one if another reads it."""
+        kept = {name: "state_of_" + re.sub(r"\W", "_", name) for name in self.begins.values()}
+        names = [node.name for node in run.nodes if node.first.group == RECURRENT]
+        return {name: (kept.get(self.begins.get(name, ""), ""), kept.get(name, "_")) for name in names}
 
     def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
         first, last = run.nodes[0], run.nodes[-1]
@@ -250,6 +283,7 @@ class Weaving:
         inner.is_sequence, inner.has_frames = value.data.is_sequence, False
         inner.windows = deepcopy(self._windows(value, links[0]))
         inner.firsts = self._following(last, links[-1])
+        inner.states = self._states(run)
         inner.is_whole_read = bool(self.readers.get(last.name)) and not inner.firsts
         run.variable = self._variable(last)
         inner.name = value.text if value.is_name else "x"

@@ -1,0 +1,41 @@
+"""What speaks against an order that sizes allow: words and numbers, or that they allow several beginnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mapper.inference.chains.elements import LINEAR, Element
+from mapper.inference.chains.naming import DECODER, ENCODER, listed_before, numbered_before, ranked
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.order import Link
+
+
+def is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
+    """Whether linear layers could begin elsewhere as well: the first reads what a later one gives, and no word or number tells."""
+    mains = [link.element for link in links if link.element.is_main]
+    first, given = mains[0], {element.outputs for element in mains[1:]}
+    if first.inputs not in given or any(element.group != LINEAR for element in mains):
+        return False
+    before, listed = numbered_before(elements), listed_before(elements)
+    free = [
+        one for one in mains[1:] if id(one) not in before and id(one) not in listed and one.inputs in given
+    ]
+    rank = ranked(first.leaf.place, ranks)
+    return any(ranked(one.leaf.place, ranks) == rank and one.inputs != first.inputs for one in free)
+
+
+def begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
+    """Whether linear layers begin with another than the first of the file, which no word tells to."""
+    first, filed = links[0].element, elements[0]
+    if first is filed or any(element.group != LINEAR for element in elements):
+        return False
+    return ranked(first.leaf.place, ranks) >= ranked(filed.leaf.place, ranks)
+
+
+def is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
+    """Whether folders called decoder and encoder stand in this order, as attributes may that are defined so."""
+    found = [ranked(link.element.leaf.place[:-1], ranks) for link in links]
+    folders = [rank for rank in found if rank in (ENCODER, DECODER)]
+    return folders != sorted(folders)
