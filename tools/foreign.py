@@ -34,19 +34,26 @@ from mapper._build import build_architecture  # noqa: E402
 from mapper.architecture import Architecture, Leaf  # noqa: E402
 
 LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
-    r"NonDynamicallyQuantizableLinear|NormedLinear|Linear": "Linear",
+    r"NonDynamicallyQuantizableLinear|NormedLinear|Linear|Siren": "Linear",
+    r"MeanShift": "Conv2d",
     r"(?:Masked)?Conv(\d)d.*|Conv(\d)D\w*|Conv(\d)dSame|StdConv(\d)d\w*|ScaledStdConv(\d)d\w*": "Conv{n}d",
     r"ConvTranspose(\d)d": "ConvTranspose{n}d",
     r"BatchNorm\dd?|BatchNormAct2d|FrozenBatchNorm2d|SyncBatchNorm": "BatchNorm",
     r"((Chan|WithBias_)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
     r"GroupNorm\w*|InstanceNorm\dd|GlobLN": "GroupNorm",
     r"\w*R[Mm][Ss]Norm\w*|RMS|N|SimpleNorm(2d)?": "RMSNorm",
-    r"Embedding|LearnedPositionalEmbedding|\w+NormEmbeddings": "Embedding",
+    r"Embedding|LearnedPositionalEmbedding|(Token|Segment)Embedding|\w+NormEmbeddings": "Embedding",
     r"(LSTM|GRU|RNN|PReLU)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
 }
 BLOCKS = {  # a class by its name -> kinds that it may be read as; the first that fits counts, an empty set for none
     r"UNetMid\w+": set(),  # resnets around attentions: a stage
+    r"PrepareForMultiHeadAttention|\w+_V?AE_MLP": set(),  # one map; a whole network
+    r"ChannelAttention": {"convolution", "feed_forward", "other"},
+    r"(Encoder|Decoder)?MultiHeadAttentionLayer": {"attention"},
+    r"Attention(Block|Layer)": {"attention", "layer"},  # with a norm or maps of its own
+    r"GroupedFeedForward": {"feed_forward", "convolution"},
+    r"ConvMixerLayer": {"convolution", "layer"},
     r"SelectiveKernelAttn|SplitAttn": {
         "convolution",
         "feed_forward",

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.naming.blocks import common_folder
+from mapper.words import parts
 
 _CONVOLUTION, _LAYER, _ATTENTION, _FEED_FORWARD = "convolution", "layer", "attention", "feed_forward"
 _MOE = "moe"
 _SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
 _UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
 _LEAST = 2  # of what makes a block
+_QUERIES, _FUSED = {"q", "k", "v"}, {"qkv", "toqk"}  # words of maps to queries, keys and values
 _BARE = ("Parameter", "Buffer")
 _NUMBER = re.compile("[0-9]")
 
@@ -170,7 +172,11 @@ def _maps(folders: Folders) -> Iterator[tuple[Place, list[tuple[int, ...]]]]:
 
 
 def _attentions(folders: Folders) -> Iterator[Place]:
-    """The folders with one map to queries, keys and values together, and one back."""
+    """The folders with one map to queries, keys and values together, and one back; or with maps that are called so."""
+    for folder, inside in folders.items():
+        words = {word for leaf in inside for word in parts(str(leaf.place[-1]))}
+        if words >= _QUERIES or words & _FUSED:
+            yield folder
     for folder, ((rows, width), back) in _maps(folders):
         if rows == 3 * width and back == (width, width):
             yield folder

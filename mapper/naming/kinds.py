@@ -288,7 +288,8 @@ class _Folder:
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""
         alone = self.spot.place and len(self.spot.node.children) == 1
-        if alone and len(next(iter(tensors.values())).shape) == 1:
+        shape = next(iter(tensors.values())).shape
+        if alone and len(shape) == 1 and shape != (1,):  # one number is added to an output
             return "Linear", "a bias alone: its weight is tied", True
         return "Parameter", "", True
 
