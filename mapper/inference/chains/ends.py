@@ -1,4 +1,4 @@
-"""Layers that nobody reads though others take an input that could hold what they give: whether it stands beside it is asked."""
+"""Layers that nobody reads, and others that take an input though they may read more: that is asked."""
 
 from __future__ import annotations
 
@@ -15,11 +15,34 @@ _INPUT = "inputs"
 
 
 def ask_ends(sources: Sources) -> None:
-    """Tables, and a mean and its spread, that nobody reads: a wider layer that takes an input may read them beside it."""
-    for name, texts in _readings(sources):
+    """Tables, and a mean and its spread, that nobody reads: a wider layer that takes an input may read them beside it.
+
+    What the first layers of unlike blocks in one list read is asked, too: an input is the least that they may read.
+    """
+    for name, texts in (*_blocks(sources), *_readings(sources)):
         said, _ = sources.known[name]
         sources.open[name] = tuple(dict.fromkeys((*texts, said)))
         sources.known[name] = (said, "")
+
+
+def _blocks(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Blocks of one list that take inputs though each gives something else: no networks side by side, which give the same."""
+    read = {name for names in sources.reads().values() for name in names}
+    ends: dict[tuple[object, ...], set[int]] = {}
+    for node in sources.nodes:
+        if node.name not in read and (home := _list_of(node)):
+            ends.setdefault(home, set()).add(node.gives.width)
+    for node in sources.nodes:
+        said = sources.known[node.name][0]
+        if said in sources.inputs and len(ends.get(_list_of(node), ())) > 1:
+            yield node.name, (said,)
+
+
+def _list_of(node: Node) -> tuple[object, ...]:
+    """The list of blocks that a layer stands in; () where it is none's, or one of a list of layers."""
+    place = node.first.leaf.place
+    at = next((at for at, part in enumerate(place[:-1]) if isinstance(part, tuple)), 0)
+    return tuple(place[:at])
 
 
 def _readings(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
