@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import LINEAR, Element
-from mapper.inference.chains.naming import DECODER, ENCODER, listed_before, numbered_before, ranked
+from mapper.inference.chains.naming import (
+    DECODER,
+    ENCODER,
+    KIND,
+    UNRANKED,
+    listed_before,
+    numbered_before,
+    ranked,
+)
 
 if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
@@ -22,8 +30,8 @@ def is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[
     free = [
         one for one in mains[1:] if id(one) not in before and id(one) not in listed and one.inputs in given
     ]
-    rank = ranked(first.leaf.place, ranks)
-    return any(ranked(one.leaf.place, ranks) == rank and one.inputs != first.inputs for one in free)
+    rank = _rank(first, ranks)
+    return any(_rank(one, ranks) == rank and one.inputs != first.inputs for one in free)
 
 
 def begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
@@ -31,7 +39,13 @@ def begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapp
     first, filed = links[0].element, elements[0]
     if first is filed or any(element.group != LINEAR for element in elements):
         return False
-    return ranked(first.leaf.place, ranks) >= ranked(filed.leaf.place, ranks)
+    return _rank(first, ranks) >= _rank(filed, ranks)
+
+
+def _rank(element: Element, ranks: Mapping[str, int]) -> int:
+    """Where the words of a linear layer stand; one that says no more than that it is linear says nothing."""
+    rank = ranked(element.leaf.place, ranks)
+    return UNRANKED if rank == KIND else rank
 
 
 def is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:

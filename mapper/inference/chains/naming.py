@@ -10,9 +10,10 @@ from mapper.inference.chains.elements import Element
 from mapper.words import parts
 
 ENCODER = 2  # the last of the words for what comes before the middle
-_UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
+UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
 _UP = 6  # of the words for the way up
 DECODER = 7  # of the words for what comes after the middle
+KIND = 8  # of words for linear layers
 UP = (_UP, DECODER)
 
 
@@ -20,7 +21,7 @@ def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> 
     """Where the words of a path stand in a network."""
     words = (word for part in place if isinstance(part, str) for word in parts(part))
     found = {ranks[word] for word in words if word in ranks}
-    return DECODER if DECODER in found else min(found, default=_UNRANKED)  # `up1.conv` is of the decoder
+    return DECODER if DECODER in found else min(found, default=UNRANKED)  # `up1.conv` is of the decoder
 
 
 def numbered_before(elements: Sequence[Element]) -> dict[int, int]:
