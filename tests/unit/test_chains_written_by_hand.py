@@ -212,7 +212,7 @@ def test_a_list_of_layers_is_called_in_its_order(tmp_path) -> None:
 def test_a_state_of_another_width_is_refused(tmp_path) -> None:
     net, answers, _ = translated()
     save_file(net.state_dict(), tmp_path / "model.safetensors")
-    with pytest.raises(MapperError, match="possible here: encoder[.]rnn, none"):
+    with pytest.raises(MapperError, match=r"possible here: encoder\.rnn, none"):
         mapper.build(
             tmp_path / "model.safetensors", hints=answers | {"decoder.rnn:chain.state": "decoder.out"}
         )

@@ -14,6 +14,7 @@ UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
 _UP = 6  # of the words for the way up
 DECODER = 7  # of the words for what comes after the middle
 KIND = 8  # of words for linear layers
+_CONVOLUTION, _LAST = 4, 9  # of words for convolutions, and of those for what comes last
 UP = (_UP, DECODER)
 
 
@@ -21,6 +22,8 @@ def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> 
     """Where the words of a path stand in a network."""
     words = (word for part in place if isinstance(part, str) for word in parts(part))
     found = {ranks[word] for word in words if word in ranks}
+    if _LAST in found <= {_CONVOLUTION, KIND, _LAST}:  # `conv_last`
+        return _LAST
     return DECODER if DECODER in found else min(found, default=UNRANKED)  # `up1.conv` is of the decoder
 
 
