@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules 1d59e8aff185.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules c71f6997fb30.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -234,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1bbe3dc152729f1a
+# sha256 of all above: ba4370c87f2c5d4b

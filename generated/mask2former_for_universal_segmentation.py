@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 1d59e8aff185.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules c71f6997fb30.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -569,8 +569,7 @@ class BackboneAttention(nn.Module):
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
-        windows = self.output.dense(merge_heads(y))
-        return join_windows(windows, x, self.window_size, shift)
+        return join_windows(self.output.dense(merge_heads(y)), x, self.window_size, shift)
 
 
 class DeformablePixels(nn.Module):
@@ -864,4 +863,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1c7cfee530541713
+# sha256 of all above: 215346f8373801b7

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 1d59e8aff185.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules c71f6997fb30.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: e5b55395d7e26aaf
+# sha256 of all above: 0ecc8c49b4f766bf

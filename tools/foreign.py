@@ -49,7 +49,7 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
 BLOCKS = {  # a class by its name -> kinds that it may be read as; the first that fits counts, an empty set for none
     r"UNetMid\w+": set(),  # resnets around attentions: a stage
     r"PrepareForMultiHeadAttention|\w+_V?AE_MLP": set(),  # one map; a whole network
-    r"ChannelAttention": {"convolution", "feed_forward", "other"},
+    r"ChannelAttention": {"convolution", "feed_forward", "other", "attention"},
     r"(Encoder|Decoder)?MultiHeadAttentionLayer": {"attention"},
     r"Attention(Block|Layer)": {"attention", "layer"},  # with a norm or maps of its own
     r"GroupedFeedForward": {"feed_forward", "convolution"},
