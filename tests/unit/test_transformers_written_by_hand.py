@@ -203,7 +203,27 @@ def tutorial():
     return net, answers, {"input_ids": torch.tensor([[1, 8, 3]]), "decoder_input_ids": torch.tensor([[6, 0]])}
 
 
-CASES = [translation, words, mixer, vision, tutorial]
+def series():
+    """Vectors in a row, mapped and with learned positions, of which the last state is classified."""
+
+    def forward(s, vectors):
+        x = s.input_projection(vectors) + s.pos_embedding[:, : vectors.shape[1]]
+        return s.fc(s.transformer(x)[:, -1])
+
+    layer = nn.TransformerEncoderLayer(**TORCH)
+    net = Net(
+        forward, input_projection=lambda: nn.Linear(5, WIDTH), fc=lambda: nn.Linear(WIDTH, 3),
+        transformer=lambda: nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+    )  # fmt: skip
+    net.pos_embedding = nn.Parameter(torch.randn(1, 12, WIDTH))
+    answers = {
+        "task": "sequence_classification", "head.pooling": "last", "attention.causal": False, "norm.placement": "post",
+        "feed_forward.activation": "relu", "attention.heads": HEADS,
+    }  # fmt: skip
+    return net, answers, {"embedded": torch.rand(2, 7, 5)}
+
+
+CASES = [series, translation, words, mixer, vision, tutorial]
 
 
 def kept(net, tmp_path):
@@ -229,6 +249,8 @@ ASKED = [
     (tutorial, "embedding.scale"),
     (words, "embedding.scale"),
     (vision, "image.patch_channels"),
+    (series, "task"),
+    (series, "head.pooling"),
     (mixer, "image.patch_channels"),
 ]
 
