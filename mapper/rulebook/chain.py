@@ -28,6 +28,8 @@ class ChainWords:
     cells: set[str] = field(
         default_factory=set
     )  # words of layers that one step calls with the state of the last
+    graph: set[str] = field(default_factory=set)  # words of linear layers that read the neighbours in a graph
+    graph_folders: set[str] = field(default_factory=set)  # and of their folders, where nothing is convolved
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
     copies: set[str] = field(default_factory=set)  # folders with the layers of another
     over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
@@ -54,6 +56,8 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "residual",
             "apart",
             "cells",
+            "graph",
+            "graph_folders",
             "auxiliary",
             "copies",
             "over_channels",

@@ -216,3 +216,22 @@ def test_a_state_of_another_width_is_refused(tmp_path) -> None:
         mapper.build(
             tmp_path / "model.safetensors", hints=answers | {"decoder.rnn:chain.state": "decoder.out"}
         )
+
+
+GRAPHS = {  # layers that read the neighbours in a graph, which no tensor shows
+    "of its own": {"gc1.weight": (12, 8), "gc1.bias": (8,), "gc2.weight": (8, 3), "gc2.bias": (3,)},
+    "a network inside": {
+        "conv1.nn.0.weight": (8, 12), "conv1.nn.0.bias": (8,), "conv1.nn.2.weight": (8, 8), "conv1.nn.2.bias": (8,),
+        "lin.weight": (3, 8), "lin.bias": (3,),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", GRAPHS.values(), ids=GRAPHS)
+def test_convolutions_of_a_graph_are_no_chain_of_linear_layers(shapes) -> None:
+    found = mapper.inspect({name: torch.zeros(shape) for name, shape in shapes.items()}).architecture
+    assert found.reading == "skeleton"
+    plain = {
+        name.replace("gc", "fc").replace("conv", "fc"): torch.zeros(shape) for name, shape in shapes.items()
+    }
+    assert mapper.inspect(plain).architecture.reading == "unverified"

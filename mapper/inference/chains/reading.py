@@ -16,7 +16,9 @@ from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.combined import NoReadingError
 from mapper.inference.chains.elements import (
+    CONVOLUTION,
     EMBEDDING,
+    LINEAR,
     RECURRENT,
     Element,
     element_of,
@@ -127,7 +129,7 @@ def chain_of(
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
-    if _is_cell(elements, words):
+    if _is_cell(elements, words) or _is_graph(elements, words):
         return None
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
@@ -161,6 +163,20 @@ def _is_cell(elements: Sequence[Element], words: ChainWords) -> bool:
     """Whether two maps are called as those of a cell are: `h2o` alone may be the output of recurrent layers."""
     every = (word for element in elements for part in element.leaf.place for word in parts(str(part)))
     return len(words.cells.intersection(every)) > 1
+
+
+def _is_graph(elements: Sequence[Element], words: ChainWords) -> bool:
+    """Whether linear layers are called convolutions of a graph (1609.02907), or stand in folders called so where nothing is one."""
+    linear = [element.leaf.place for element in elements if element.group == LINEAR]
+    is_convolved = any(element.group == CONVOLUTION for element in elements)
+    folders = _stems(part for place in linear for part in place[:-1])
+    called = _stems(part for place in linear for part in place)
+    return bool(called & words.graph) or (not is_convolved and bool(folders & words.graph_folders))
+
+
+def _stems(path: Iterable[str | tuple[int, ...]]) -> set[str]:
+    """The words of paths without the numbers at their ends."""
+    return {word.rstrip("0123456789") for part in path for word in parts(str(part))}
 
 
 def _rules(rulebook: Rulebook, fact: str) -> Sequence[FactRule]:
