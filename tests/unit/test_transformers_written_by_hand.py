@@ -223,7 +223,67 @@ def series():
     return net, answers, {"embedded": torch.rand(2, 7, 5)}
 
 
-CASES = [series, translation, words, mixer, vision, tutorial]
+class Plain(nn.Module):
+    """Attention of plural names, whose scores are divided by the root of the whole width, before or within a block."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("queries", "keys", "values", "fc_out"):
+            self.add_module(name, nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, x, states, mask=False):
+        maps = (self.queries(x) * HEADS**-0.5, self.keys(states), self.values(states))
+        return self.fc_out(attended(x, maps, mask))
+
+
+def nested():
+    """A decoder whose layers hold a layer that reads the encoder."""
+
+    def block():
+        parts = {"attention": Plain(), "norm1": nn.LayerNorm(WIDTH), "norm2": nn.LayerNorm(WIDTH)}
+        return nn.ModuleDict(
+            {**parts, "feed_forward": nn.Sequential(nn.Linear(WIDTH, 24), nn.ReLU(), nn.Linear(24, WIDTH))}
+        )
+
+    def whole():
+        return nn.ModuleDict(
+            {"attention": Plain(), "norm": nn.LayerNorm(WIDTH), "transformer_block": block()}
+        )
+
+    def part(words, layers, **more):
+        tables = {"word_embedding": nn.Embedding(words, WIDTH), "position_embedding": nn.Embedding(9, WIDTH)}
+        return lambda: nn.ModuleDict({**tables, "layers": nn.ModuleList(layers), **more})
+
+    def through(layer, x, states):
+        x = layer["norm1"](x + layer["attention"](x, states))
+        return layer["norm2"](x + layer["feed_forward"](x))
+
+    def embedded(side, ids):
+        return side["word_embedding"](ids) + side["position_embedding"](torch.arange(ids.shape[1]))
+
+    def forward(s, source, target):
+        states, x = embedded(s.encoder, source), embedded(s.decoder, target)
+        for layer in s.encoder["layers"]:
+            states = through(layer, states, states)
+        for layer in s.decoder["layers"]:
+            own = layer["norm"](x + layer["attention"](x, x, mask=True))
+            x = through(layer["transformer_block"], own, states)
+        return s.decoder["fc_out"](x)
+
+    net = Net(
+        forward,
+        encoder=part(20, [block(), block()]),
+        decoder=part(30, [whole(), whole()], fc_out=nn.Linear(WIDTH, 30)),
+    )
+    answers = {
+        "task": "conditional_generation", "decoder:attention.causal": True, "encoder:attention.causal": False,
+        "norm.placement": "post", "norm.eps": 1e-5, "feed_forward.activation": "relu", "attention.heads": HEADS,
+        "attention.scaling": "own", "attention.query_scale": WIDTH,
+    }  # fmt: skip
+    return net, answers, {"input_ids": torch.tensor([[1, 8, 3]]), "decoder_input_ids": torch.tensor([[6, 0]])}
+
+
+CASES = [nested, series, translation, words, mixer, vision, tutorial]
 
 
 def kept(net, tmp_path):
@@ -249,6 +309,7 @@ ASKED = [
     (tutorial, "embedding.scale"),
     (words, "embedding.scale"),
     (vision, "image.patch_channels"),
+    (nested, "attention.scaling"),
     (series, "task"),
     (series, "head.pooling"),
     (mixer, "image.patch_channels"),
