@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules c71f6997fb30.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules f2418f8f156c.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: 0ecc8c49b4f766bf
+# sha256 of all above: 06ed7aab5e5cba08

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules c71f6997fb30.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules f2418f8f156c.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -359,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 36698ac3d74fd2cd
+# sha256 of all above: d15fc79219c22adf
