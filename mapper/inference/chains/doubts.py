@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 def is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
     """Whether linear layers could begin elsewhere as well: the first reads what a later one gives, and no word or number tells."""
     mains = [link.element for link in links if link.element.is_main]
+    if not mains or any(element.group != LINEAR for element in mains):
+        return False
     first, given = mains[0], {element.outputs for element in mains[1:]}
-    if first.inputs not in given or any(element.group != LINEAR for element in mains):
+    if first.inputs not in given:
         return False
     before, listed = numbered_before(elements), listed_before(elements)
     free = [
