@@ -335,3 +335,16 @@ def test_a_last_norm_by_another_name_shows_that_others_stand_before_their_sub_la
     found = mapper.inspect({name: torch.zeros(shape) for name, shape in shapes.items()}).architecture
     assert ("norm.placement", "pre") in {(fact.name, fact.value) for fact in found.facts}
     assert "feed_forward.gate_last" not in {question.fact for question in found.questions}
+
+
+def test_two_maps_of_a_layer_have_the_activation_that_is_told() -> None:
+    """`layer1` and `layer2` were those of a head that always has ReLU."""
+    shapes = {"tok.weight": (20, 16), "norm.weight": (16,), "norm.bias": (16,), "out.weight": (20, 16)}
+    for n in (0, 1):
+        for name in ("q", "k", "v", "out"):
+            shapes |= {f"layers.{n}.attn.to_{name}.weight": (16, 16)}
+        for name, rows, columns in (("layer1", 24, 16), ("layer2", 16, 24)):
+            shapes |= {f"layers.{n}.ff.{name}.weight": (rows, columns), f"layers.{n}.ff.{name}.bias": (rows,)}
+        shapes |= {f"layers.{n}.norm{at}.{part}": (16,) for at in (1, 2) for part in ("weight", "bias")}
+    found = mapper.inspect({name: torch.zeros(shape) for name, shape in shapes.items()}).architecture
+    assert "feed_forward.activation" in {question.fact for question in found.questions}
