@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules f2418f8f156c.
+"""kyutai/mimi: written by mapper 0.1.0, rules bda568147e81.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 93938936a01f09d8
+# sha256 of all above: ff8c1d3c8329a325
