@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules bda568147e81.
+"""kyutai/mimi: written by mapper 0.1.0, rules 7dad98536553.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: ff8c1d3c8329a325
+# sha256 of all above: 1093a0cfd84cf3f6
