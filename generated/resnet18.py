@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 7dad98536553.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 07108a9e2018.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -199,4 +199,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c0de3a470170b195
+# sha256 of all above: b64f6fc137ca06ba

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 7dad98536553.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 07108a9e2018.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: b7da011da48e0d01
+# sha256 of all above: 6fb578b55d7c7d4d

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 7dad98536553.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 07108a9e2018.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -359,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 2984498b00d14117
+# sha256 of all above: d0f91993a0626278
