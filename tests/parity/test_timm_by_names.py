@@ -104,6 +104,10 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("gmixer_12_224", 224, {}),
     ("resnetv2_50x1_bit", 64, {}),
     ("resnetv2_50", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("resnetv2_18", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("resnetv2_34d", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("resnetv2_50t", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("resnetv2_50d_gn", 64, {"layers": [1, 2, 1, 1], "channels": [128, 256, 384, 512]}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
