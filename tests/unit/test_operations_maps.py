@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from mapper.operations.convolution import smooth_halved
 from mapper.operations.features import some_states
 from mapper.operations.maps import (
     last_of_sizes,
@@ -77,3 +78,14 @@ def test_a_closed_mask_shows_earlier_real_positions_and_itself() -> None:
     assert closed_mask(None) is None
     mask = closed_mask(torch.tensor([[0, 1, 1]]))
     assert mask[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
+
+
+def test_a_map_is_halved_by_binomial_weights_of_three_places():
+    x = torch.zeros(1, 2, 4, 4)
+    x[0, 0, 0, 0], x[0, 1, 2, 2] = 16.0, 16.0
+    mirrored, beside_zeros = smooth_halved(x, "reflect"), smooth_halved(x, "constant")
+    assert mirrored[0, 0].tolist() == [[4.0, 0.0], [0.0, 0.0]]
+    assert mirrored[0, 1].tolist() == [[0.0, 0.0], [0.0, 4.0]]
+    assert torch.equal(smooth_halved(torch.ones(1, 1, 4, 4), "reflect"), torch.ones(1, 1, 2, 2))
+    assert beside_zeros[0, 0].tolist() == [[4.0, 0.0], [0.0, 0.0]]
+    assert smooth_halved(torch.ones(1, 1, 4, 4), "constant")[0, 0].tolist() == [[0.5625, 0.75], [0.75, 1.0]]
