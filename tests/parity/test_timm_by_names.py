@@ -116,6 +116,11 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("mobilenetv4_conv_aa_medium", 64, {}),
     ("mobilenetv4_conv_blur_medium", 96, {}),
     ("efficientnet_blur_b0", 64, {}),
+    ("res2net50d", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
+    ("res2next50", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
+    ("skresnet18", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("skresnext50_32x4d", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("legacy_seresnet18", 64, {"layers": [1, 2, 1, 1]}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
