@@ -121,6 +121,12 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("skresnet18", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
     ("skresnext50_32x4d", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
     ("legacy_seresnet18", 64, {"layers": [1, 2, 1, 1]}),
+    ("resnet32ts", 64, {"width_factor": 0.125}),
+    ("gcresnext26ts", 64, {}),
+    ("eca_resnet33ts", 64, {"width_factor": 0.125}),
+    ("regnetz_b16", 64, {"width_factor": 0.34}),
+    ("regnetz_d8", 64, {"width_factor": 0.25}),
+    ("resnet50_clip_gap", 64, {"width_factor": 0.125}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
