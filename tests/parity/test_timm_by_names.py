@@ -127,6 +127,12 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("regnetz_b16", 64, {"width_factor": 0.34}),
     ("regnetz_d8", 64, {"width_factor": 0.25}),
     ("resnet50_clip_gap", 64, {"width_factor": 0.125}),
+    ("efficientnet_b1_pruned", 64, {}),  # TensorFlow's padding and epsilon without its prefix
+    ("efficientnet_el", 64, {}),  # no residual in the first stage
+    ("mobilenet_edgetpu_100", 64, {}),
+    ("mobilenetv3_large_150d", 64, {}),  # two convolutions at the end, without a residual
+    ("fbnetv3_b", 64, {}),
+    ("mobilenetv3_rw", 64, {}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
