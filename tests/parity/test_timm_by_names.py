@@ -133,6 +133,10 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("mobilenetv3_large_150d", 64, {}),  # two convolutions at the end, without a residual
     ("fbnetv3_b", 64, {}),
     ("mobilenetv3_rw", 64, {}),
+    ("hgnetv2_b0", 64, {}),
+    ("hgnetv2_b4", 64, {}),
+    ("resnet50c", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
+    ("ecaresnetlight", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
