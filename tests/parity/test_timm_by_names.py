@@ -137,8 +137,10 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("hgnetv2_b4", 64, {}),
     ("resnet50c", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
     ("ecaresnetlight", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
-    ("ghostnetv2_100", 64, {"width": 0.3}),
+    ("ghostnetv2_100", 64, {}),
     ("repghostnet_050", 64, {}),
+    ("cs3darknet_s", 64, {}),
+    ("cs3darknet_focus_s", 64, {}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
