@@ -141,6 +141,9 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("repghostnet_050", 64, {}),
     ("cs3darknet_s", 64, {}),
     ("cs3darknet_focus_s", 64, {}),
+    ("regnetz_005", 64, {}),
+    ("skresnet50d", 64, {"layers": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}),
+    ("resnet50_gn", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
     ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
