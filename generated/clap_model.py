@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 07108a9e2018.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 1c1da1ecde17.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -389,8 +389,7 @@ class AudioAttention(nn.Module):
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
-        windows = self.output.dense(merge_heads(y))
-        return join_windows(windows, x, self.window_size, shift)
+        return join_windows(self.output.dense(merge_heads(y)), x, self.window_size, shift)
 
 
 class AudioLayer(nn.Module):
@@ -622,4 +621,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b60e95e1b0e5f05b
+# sha256 of all above: 8e77cc2bf6c4893d

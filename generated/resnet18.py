@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 07108a9e2018.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 1c1da1ecde17.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -55,7 +55,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
-        return F.relu(x + self.convolution_2(y))
+        y = self.convolution_2(y)
+        return F.relu(x + y)
 
     def convolution_1(self, x: Tensor) -> Tensor:
         return self.bn1(self.conv1(x))
@@ -95,13 +96,14 @@ class LayerWithShortcut(nn.Module):
             input_size, hidden_size, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
         )
         self.bn1 = nn.BatchNorm2d(hidden_size)
-        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
         self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(hidden_size)
+        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
-        return F.relu(self.downsample(x) + self.convolution_2(y))
+        y = self.convolution_2(y)
+        return F.relu(self.downsample(x) + y)
 
     def convolution_1(self, x: Tensor) -> Tensor:
         return self.bn1(self.conv1(x))
@@ -199,4 +201,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b64f6fc137ca06ba
+# sha256 of all above: ad44825aed5cb6ce

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 07108a9e2018.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 1c1da1ecde17.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -354,7 +354,7 @@ class EntryMaps(nn.ModuleList):
 
 class Embeddings(nn.ModuleList):
     """model.backbone.model.embedder.embedder: a stem: three convolutions, of which the first has stride
-    two, each with a norm and an activation with max pooling (ResNet-D).
+    two, with norms and activations with max pooling (ResNet-D).
     """
 
     __getitem__: Any
@@ -391,9 +391,8 @@ class Embeddings(nn.ModuleList):
         x = F.relu(
             self[0].normalization(self[0].convolution(pixel_values.type_as(self[0].convolution.weight)))
         )
-        x = F.relu(
-            self[2].normalization(self[2].convolution(F.relu(self[1].normalization(self[1].convolution(x)))))
-        )
+        x = self[2].convolution(F.relu(self[1].normalization(self[1].convolution(x))))
+        x = F.relu(self[2].normalization(x))
         return F.max_pool2d(x, 3, stride=2, padding=1)
 
 
@@ -853,4 +852,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 16131193b4510163
+# sha256 of all above: f8e3bcd96bafd850

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 07108a9e2018.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 1c1da1ecde17.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -136,7 +136,8 @@ class BackboneLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
-        return F.relu(x + self.convolution_2(y))
+        y = self.convolution_2(y)
+        return F.relu(x + y)
 
     def convolution_1(self, x: Tensor) -> Tensor:
         return self.bn1(self.conv1(x))
@@ -301,13 +302,14 @@ class BackboneLayerWithShortcut(nn.Module):
             input_size, hidden_size, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
         )
         self.bn1 = FrozenBatchNorm(hidden_size)
-        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
         self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, bias=False)
         self.bn2 = FrozenBatchNorm(hidden_size)
+        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
-        return F.relu(self.downsample(x) + self.convolution_2(y))
+        y = self.convolution_2(y)
+        return F.relu(self.downsample(x) + y)
 
     def convolution_1(self, x: Tensor) -> Tensor:
         return self.bn1(self.conv1(x))
@@ -513,4 +515,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 6fb578b55d7c7d4d
+# sha256 of all above: 2956af3762157817
