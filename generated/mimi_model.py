@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 1c1da1ecde17.
+"""kyutai/mimi: written by mapper 0.1.0, rules 68841bc1b033.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: a11b42206ca5b4aa
+# sha256 of all above: 1917e3d65cc30ef7
