@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 6c376145ea61.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 0d242ed309a2.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -389,7 +389,8 @@ class AudioAttention(nn.Module):
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
-        return join_windows(self.output.dense(merge_heads(y)), x, self.window_size, shift)
+        windows = self.output.dense(merge_heads(y))
+        return join_windows(windows, x, self.window_size, shift)
 
 
 class AudioLayer(nn.Module):
@@ -621,4 +622,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1c335b95d709d4a9
+# sha256 of all above: 8015279a4346ae19

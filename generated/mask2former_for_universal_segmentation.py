@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 6c376145ea61.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 0d242ed309a2.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -569,7 +569,8 @@ class BackboneAttention(nn.Module):
         y = attend_biased(
             q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
         )
-        return join_windows(self.output.dense(merge_heads(y)), x, self.window_size, shift)
+        windows = self.output.dense(merge_heads(y))
+        return join_windows(windows, x, self.window_size, shift)
 
 
 class DeformablePixels(nn.Module):
@@ -863,4 +864,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8ce92258c75e4c42
+# sha256 of all above: d75aea3f7e7d3ca6

@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 6c376145ea61.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 0d242ed309a2.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -51,8 +51,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class SegmentationHead(nn.Module):
-    """decode_head: a segmentation head with each map projected, upsampled to the first and joined by a
-    convolution (SegFormer).
+    """decode_head: each feature map projected, upsampled to one size and joined by a convolution
+    (SegFormer).
     """
 
     def __init__(self):
@@ -70,11 +70,13 @@ class SegmentationHead(nn.Module):
         self.classifier = nn.Conv2d(256, 150, kernel_size=1)
 
     def forward(self, maps_of_layers: list[Tensor]) -> Tensor:
-        levels, size = [], maps_of_layers[0].shape[-2:]
-        for projection, level in zip(self.linear_c, maps_of_layers, strict=True):
+        maps, size = maps_of_layers, maps_of_layers[0].shape[-2:]
+        levels = []
+        for projection, level in zip(self.linear_c, maps, strict=True):
             level = projection.proj(level.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
             levels.append(F.interpolate(level, size=size, mode="bilinear", align_corners=False))
-        return self.classifier(F.relu(self.batch_norm(self.linear_fuse(torch.cat(levels[::-1], dim=1)))))
+        x = self.linear_fuse(torch.cat(levels[::-1], dim=1))
+        return self.classifier(F.relu(self.batch_norm(x)))
 
 
 class FeedForward(nn.Module):
@@ -292,7 +294,7 @@ class Pixels(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: a segmentation head over the feature maps of all stages."""
+    """The model: a segmentation head over feature maps."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -330,4 +332,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 3ddb25745832190c
+# sha256 of all above: 65efa3d90bd50dee
