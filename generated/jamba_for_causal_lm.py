@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules bae5a32f8201.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 5c971435f4c9.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -448,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b68b0f12a16d80d1
+# sha256 of all above: 503dc9a5d7b2372f
