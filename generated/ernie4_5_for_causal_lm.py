@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 5c971435f4c9.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules dfa9635fbd47.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b569f72f9420cb92
+# sha256 of all above: 3f5a08b6ecf56d92
