@@ -109,5 +109,5 @@ def test_guards_that_hang_together_in_too_many_answers_are_refused(monkeypatch):
     rule = RULEBOOK.flows["attention/windows_cosine"]
     assert combinations.check_flow(rule) > 1
     monkeypatch.setattr(combinations, "MAX_TIED", 1)
-    with pytest.raises(FlowError, match="guards that hang together have \\d+ answers; at most 1"):
+    with pytest.raises(FlowError, match=r"guards that hang together have \d+ answers; at most 1"):
         combinations.check_flow(rule)
