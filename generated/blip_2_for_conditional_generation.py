@@ -39,14 +39,14 @@ class Config:
     vision_intermediate_size: int = 6144
     querier_hidden_size: int = 768  # shape: query_tokens [1, 32, 768]
     querier_heads: int = 12  # config: qformer_config.num_attention_heads
-    # config: qformer.encoder.layer.{0,2,4,6,8,10}.attention.attention.query.weight [768, 768] = heads * he...
+    # config: qformer.encoder.layer.{0..10..2}.attention.attention.query.weight [768, 768] = heads * head_dim
     querier_head_dim: int = 64
     querier_norm_eps: float = 1e-12  # config: qformer_config.layer_norm_eps
-    # shape: qformer.encoder.layer.{0,2,4,6,8,10}.crossattention.attention.key.weight [768, 1408]
+    # shape: qformer.encoder.layer.{0..10..2}.crossattention.attention.key.weight [768, 1408]
     cross_attention_source_size: int = 1408
     # shape: language_model.model.decoder.layers.{0..31}.fc1.weight [10240, 2560]
     text_intermediate_size: int = 10240
-    # shape: qformer.encoder.layer.{0,2,4,6,8,10}.intermediate_query.dense.weight [3072, 768]
+    # shape: qformer.encoder.layer.{0..10..2}.intermediate_query.dense.weight [3072, 768]
     querier_intermediate_size: int = 3072
     vocab_size: int = 50304  # shape: language_model.model.decoder.embed_tokens.weight [50304, 2560]
     position_offset: int = 2  # rule: families/opt.yaml (a constant of the published code)
@@ -549,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 3f722a67739875d4
+# sha256 of all above: f81f6b9c36c961c9

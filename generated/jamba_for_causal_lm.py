@@ -32,16 +32,15 @@ class Config:
     state_size: int = 16  # shape: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}.mamba.A_log [8192, 16]
     norm_eps: float = 1e-6  # config: rms_norm_eps
     heads: int = 32  # config: num_attention_heads
-    # config: model.layers.{4,12,20,28}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # config: model.layers.{4..28..8}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{4,12,20,28}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
+    # config: model.layers.{4..28..8}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
     kv_heads: int = 8
     # shape: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}.feed_forward.gate_proj.weight [14336, 4096]
     intermediate_size: int = 14336
-    # shape: model.layers.{1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31}.feed_forward.experts.{0..15}.gate_pr...
+    # shape: model.layers.{1..31..2}.feed_forward.experts.{0..15}.gate_proj.weight [14336, 4096]
     moe_intermediate_size: int = 14336
-    # shape: model.layers.{1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31}.feed_forward.router.weight [16, 4096]
-    experts: int = 16
+    experts: int = 16  # shape: model.layers.{1..31..2}.feed_forward.router.weight [16, 4096]
     experts_per_token: int = 2  # config: num_experts_per_tok
     vocab_size: int = 65536  # shape: lm_head.weight [65536, 4096]
 
@@ -448,4 +447,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0466f4b8fc8a3156
+# sha256 of all above: 4b2e9055760f09c0

@@ -30,14 +30,14 @@ class Config:
     vision_head_dim: int = 88
     text_hidden_size: int = 5120  # shape: language_model.lm_head.weight [202048, 5120]
     text_heads: int = 40  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,...
+    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.q_proj.weight [5120, 5120] = heads * hea...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,...
+    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.k_proj.weight [1024, 5120] = kv_heads *...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     attention_scale: float = 0.08838834764831845
-    # shape: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,3...
+    # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.shared_expert.gate_proj.weight [8192,...
     shared_expert_intermediate_size: int = 8192
     # shape: vision_model.model.layers.{0..33}.mlp.fc1.weight [5632, 1408]
     feed_forward_intermediate_size: int = 5632
@@ -47,9 +47,9 @@ class Config:
     factor: int = 2  # rule: families/llama4_vision.yaml: floor(1 / projector.ratio)
     projector_input_size: int = 4096  # shape: multi_modal_projector.linear_1.weight [5120, 4096]
     projector_output_size: int = 5120  # shape: multi_modal_projector.linear_1.weight [5120, 4096]
-    # shape: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,3...
+    # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.router.weight [16, 5120]
     experts: int = 16
-    # shape: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,3...
+    # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.experts.gate_up_proj [16, 5120, 16384]
     intermediate_size: int = 8192
     experts_per_token: int = 1  # config: text_config.num_experts_per_tok
     channels: int = 3  # config: vision_config.num_channels
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 3a204e68b8d5cff7
+# sha256 of all above: ac4735ecbc62b189

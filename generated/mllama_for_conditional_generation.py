@@ -26,9 +26,9 @@ class Config:
 
     text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [128256, 4096]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0,1,2,4,5,6,7,9,10,11,12,14,15,16,17,19,20,21,22,24,25,26,27,29,...
+    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.q_proj.weight [4096, 4096] = heads * hea...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0,1,2,4,5,6,7,9,10,11,12,14,15,16,17,19,20,21,22,24,25,26,27,29,...
+    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = kv_heads *...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     vision_hidden_size: int = 1280  # shape: vision_model.layernorm_pre.weight [1280]
@@ -38,7 +38,7 @@ class Config:
     tile_shapes: int = 9  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
     tiles: int = 4  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
     positions: int = 1601  # shape: vision_model.gated_positional_embedding.embedding [1601, 1280]
-    # shape: language_model.model.layers.{0,1,2,4,5,6,7,9,10,11,12,14,15,16,17,19,20,21,22,24,25,26,27,29,3...
+    # shape: language_model.model.layers.{0..2,4..7,..}.mlp.gate_proj.weight [14336, 4096]
     text_intermediate_size: int = 14336
     # shape: vision_model.global_transformer.layers.{0..7}.mlp.fc1.weight [5120, 1280]
     vision_intermediate_size: int = 5120
@@ -667,4 +667,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 86397b7035e32a62
+# sha256 of all above: 2e6d401699ad9631

@@ -27,25 +27,22 @@ class Config:
 
     text_hidden_size: int = 1024  # shape: model.language_model.norm.weight [1024]
     state_key_heads: int = 16  # config: text_config.linear_num_key_heads
-    # config: model.language_model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22}.linear_attn.in_pr...
+    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_qkv.weight [6144, 1024] = 2 *...
     state_key_dim: int = 128
-    # shape: model.language_model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22}.linear_attn.in_pro...
+    # shape: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_b.weight [16, 1024]
     state_heads: int = 16
-    # shape: model.language_model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22}.linear_attn.norm.w...
+    # shape: model.language_model.layers.{0..2,4..6,8..10,12..14,16..18,20..22}.linear_attn.norm.weight [128]
     state_value_dim: int = 128
-    # shape: model.language_model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22}.linear_attn.conv1d...
+    # shape: model.language_model.layers.{0..2,4..6,..}.linear_attn.conv1d.weight [6144, 1, 4]
     conv_kernel: int = 4
     norm_eps: float = 1e-6  # config: text_config.rms_norm_eps
-    # shape: model.language_model.layers.{3,7,11,15,19,23}.self_attn.q_proj.weight [4096, 1024]
-    text_heads: int = 8
-    # shape: model.language_model.layers.{3,7,11,15,19,23}.self_attn.q_norm.weight [256]
-    text_head_dim: int = 256
-    # shape: model.language_model.layers.{3,7,11,15,19,23}.self_attn.k_proj.weight [512, 1024]
-    kv_heads: int = 2
+    text_heads: int = 8  # shape: model.language_model.layers.{3..23..4}.self_attn.q_proj.weight [4096, 1024]
+    text_head_dim: int = 256  # shape: model.language_model.layers.{3..23..4}.self_attn.q_norm.weight [256]
+    kv_heads: int = 2  # shape: model.language_model.layers.{3..23..4}.self_attn.k_proj.weight [512, 1024]
     vision_hidden_size: int = 768  # shape: model.visual.pos_embed.weight [2304, 768]
     merge_size: int = 2  # shape: model.visual.merger.linear_fc1.weight [3072, 3072]
     merged_size: int = 1024  # shape: model.visual.merger.linear_fc2.weight [1024, 3072]
-    # shape: model.language_model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22}.mlp.gate_proj.weig...
+    # shape: model.language_model.layers.{0..2,4..6,..}.mlp.gate_proj.weight [3584, 1024]
     text_intermediate_size: int = 3584
     vision_heads: int = 12  # config: vision_config.num_heads
     # config: model.visual.blocks.{0..11}.attn.proj.weight [768, 768] = heads * head_dim
@@ -748,4 +745,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: 3dab440c7d7ec02b
+# sha256 of all above: 31aa86b6e59f541c

@@ -10,6 +10,7 @@ from typing import Any
 
 from mapper._dataclass import dataclass
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.words import spelled
 
 LEAF_KINDS = (
     "Linear", "Embedding", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d",
@@ -52,7 +53,7 @@ class Place(tuple[str | tuple[int, ...], ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return ".".join(part if isinstance(part, str) else _indices(part) for part in self)
+        return ".".join(part if isinstance(part, str) else spelled(part) for part in self)
 
     def expand(self) -> Iterator[str]:
         """Every concrete path, in order."""
@@ -94,14 +95,6 @@ class Numbered(tuple[int, ...]):
         made = super().__new__(cls, (index,))
         made.word = word
         return made
-
-
-def _indices(indices: tuple[int, ...]) -> str:
-    if len(indices) == 1:
-        return str(indices[0])
-    if indices[-1] - indices[0] == len(indices) - 1 and indices == tuple(range(indices[0], indices[-1] + 1)):
-        return f"{{{indices[0]}..{indices[-1]}}}"
-    return "{" + ",".join(map(str, indices)) + "}"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+
+from mapper.limits import LAYERS
 
 INDEX_DIGITS = 9  # a longer number is a word: no list has a billion elements
 
@@ -38,3 +41,45 @@ def unnumbered(role: str) -> str:
     """`attention_2`, the second attention of a layer, without its number."""
     stem = role.rstrip("0123456789")
     return stem[:-1] if stem != role and stem.endswith("_") else role
+
+
+def spelled(numbers: Sequence[int]) -> str:
+    """Numbers in rising order as paths have them: `3`, `{0..5}`, `{0..10..2}` in even steps, `{0..2,4,6..8}`."""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    step = numbers[1] - numbers[0]
+    if step > 1 and len(numbers) > 2 and _is_even(numbers, step):
+        return f"{{{numbers[0]}..{numbers[-1]}..{step}}}"
+    return f"{{{','.join(_runs(numbers))}}}"
+
+
+def _is_even(numbers: Sequence[int], step: int) -> bool:
+    whole = numbers[-1] - numbers[0] == step * (len(numbers) - 1)  # most are told apart by this
+    return whole and all(after - before == step for before, after in pairwise(numbers))
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[str]:
+    """Two beside each other are written as two, more as a run; what makes up all is a run, however short."""
+    first = 0
+    for at in range(1, len(numbers) + 1):
+        if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
+            continue
+        length = at - first
+        if length > 2 or length == len(numbers):
+            yield f"{numbers[first]}..{numbers[at - 1]}"
+        else:
+            yield from map(str, numbers[first:at])
+        first = at
+
+
+def spelled_numbers(word: str) -> set[int]:
+    """The numbers that `spelled` has written so; none for any other word."""
+    found: set[int] = set()
+    for item in word.removeprefix("{").removesuffix("}").split(","):
+        run = item.split("..")
+        if len(run) > 3 or not all(map(is_index, run)):
+            return set()
+        first, last, step = map(int, (*run, *(run[0], "1")[len(run) - 1 :]))  # `3` is `3..3..1`
+        if last < LAYERS and step:
+            found.update(range(first, last + 1, step))
+    return found

@@ -20,6 +20,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not",
 }  # fmt: skip
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+_LONG_LIST = re.compile(r"\{([^{},]+,[^{},]+),[^{}]+\}")  # `{0..2,4..6,8..10}`
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -66,6 +67,13 @@ def comment(text: str) -> str:
     """Text that may stand behind `#` or in a docstring: one line, printable ASCII, no quotes that could close it."""
     safe = "".join(char if " " <= char <= "~" else _escape(char) for char in text)
     return safe.replace("\\", "\\\\").replace('"""', "'''") if "\\" in safe or '"""' in safe else safe
+
+
+def comment_row(row: str, width: int) -> str:
+    """A comment on a row of its own, cut to its width; lists of layers lose what is behind their first two runs before that."""
+    if len(row) > width:
+        row = _LONG_LIST.sub(r"{\1,..}", row)
+    return row if len(row) <= width else row[: width - 3].rstrip() + "..."
 
 
 def expression(node: ast.expr, outer: int = 0) -> str:

@@ -15,7 +15,7 @@ from mapper.emission.config_class import Sizes, collect_sizes
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, LEFT_OUT, OPEN, ClassText, Draft
 from mapper.emission.dropout_calls import deepening_rows, place_dropout, training_source, weighing_operations
-from mapper.emission.expressions import comment, literal, quoted
+from mapper.emission.expressions import comment, comment_row, literal, quoted
 from mapper.emission.identifiers import rename_table
 from mapper.emission.line_breaks import lines
 from mapper.emission.module_tree import Folder, assign_owners, module_tree, order_children
@@ -273,7 +273,7 @@ class _Writer:
             if len(row) == 1 and len(row[0] + why) <= WIDTH:
                 rows.append(row[0] + why)
             else:
-                rows += [_cut("    " + why.strip()), *row]
+                rows += [comment_row("    " + why.strip(), WIDTH), *row]
         return "\n".join(rows)
 
     def output(self) -> str:
@@ -397,10 +397,6 @@ class _Writer:
         text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), untied, prefix)
         paths = Paths(self.file.root, self.file.renames)
         return f"{tie_text(pairs, paths)}\n\n\n{text}" if pairs else text
-
-
-def _cut(row: str) -> str:
-    return row if len(row) <= WIDTH else row[: WIDTH - 3].rstrip() + "..."
 
 
 def _common(values: list[object]) -> str:

@@ -10,9 +10,8 @@ from functools import cached_property
 from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf, Place
 from mapper.inference.evidence import Known
-from mapper.limits import LAYERS
 from mapper.rulebook.flows import FlowRule
-from mapper.words import unnumbered
+from mapper.words import spelled_numbers, unnumbered
 
 TOWER_LISTS = ("layers", "stages")
 
@@ -220,19 +219,7 @@ def _starts(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> Iterato
 def _same(part: str | tuple[int, ...], word: str) -> bool:
     if isinstance(part, str):
         return part == word
-    return word in ("{n}", "*") or set(part) <= indices_of(word)
-
-
-def indices_of(word: str) -> set[int]:
-    """The numbers that `3`, `{1,3}` or `{0..2}` stands for; none for any other word."""
-    found: set[int] = set()
-    for item in word.removeprefix("{").removesuffix("}").split(","):
-        first, dots, last = item.partition("..")
-        if not (first.isdecimal() and (last.isdecimal() or not dots)):
-            return set()
-        if len(last or first) < len(str(LAYERS)):
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+    return word in ("{n}", "*") or set(part) <= spelled_numbers(word)
 
 
 def leaves_at(block: Block, path: str) -> list[Leaf]:

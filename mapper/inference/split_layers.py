@@ -9,8 +9,9 @@ from typing import Any
 from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.inference.facts import Facts
-from mapper.inference.scopes import Scope, indices_of, words_at
+from mapper.inference.scopes import Scope, words_at
 from mapper.naming.resolve import Groups
+from mapper.words import spelled_numbers
 
 
 @dataclass(eq=False)
@@ -24,7 +25,7 @@ class _Element(Scope):
         return super().index_of(role, count)
 
     def matches(self, at: str) -> bool:
-        self.is_asked |= any(map(indices_of, words_at(at)))
+        self.is_asked |= any(map(spelled_numbers, words_at(at)))
         return super().matches(at)
 
 
@@ -68,7 +69,7 @@ def _depends_on_number(scope: Scope, name: str, facts: Facts) -> bool:
 def _elements(at: str) -> Iterator[str]:
     """The elements of lists that a place names by number: `h.2` of `h.2.attn`."""
     words = words_at(at)
-    return (".".join(words[: end + 1]) for end, word in enumerate(words) if indices_of(word))
+    return (".".join(words[: end + 1]) for end, word in enumerate(words) if spelled_numbers(word))
 
 
 def _value(scope: Scope, name: str, facts: Facts) -> Any:

@@ -12,6 +12,7 @@ from mapper.report.contrast import Contrast, value_words
 from mapper.report.heading import stored, what_it_is
 from mapper.report.style import Paint, plain
 from mapper.report.wording import counted, is_index, natural, printable, rounded
+from mapper.words import spelled
 
 if TYPE_CHECKING:
     from mapper.weights.comparing.differences import Diff, Entry
@@ -250,18 +251,8 @@ def _lines(pattern: Pattern, by_numbers: dict[tuple[int, ...], Row], least: int)
             yield from ((_printed(row.path, [row]), row) for row in members)
         else:
             columns = iter(box)
-            path = tuple(_span(next(columns)) if word is None else word for word in pattern)
+            path = tuple(spelled(next(columns)) if word is None else word for word in pattern)
             yield _printed(path, members), members[0]
-
-
-def _span(numbers: list[int]) -> str:
-    """`{0..5}`, `{0..10..2}` for even steps, else every number: what a line stands for is always known."""
-    if len(numbers) == 1:
-        return str(numbers[0])
-    step = numbers[1] - numbers[0]
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1, step)):
-        return f"{{{numbers[0]}..{numbers[-1]}{'' if step == 1 else f'..{step}'}}}"
-    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _products(rows: list[tuple[int, ...]]) -> Iterator[tuple[list[int], ...]]:

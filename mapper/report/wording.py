@@ -7,6 +7,7 @@ from typing import Any
 
 from mapper._units import in_bytes as in_bytes
 from mapper.errors import cut
+from mapper.words import spelled
 
 _NUMBERS = re.compile(r"([0-9]{1,18})")
 _UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
@@ -57,12 +58,8 @@ def _named(shape: tuple[str, ...], numbers: list[tuple[int, ...]]) -> str:
 
 
 def _span(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return str(numbers[0])
-    if numbers[-1] - numbers[0] == len(numbers) - 1:  # sorted, each once
-        return f"{{{numbers[0]}..{numbers[-1]}}}"
-    shown = ",".join(map(str, numbers[:6]))
-    return f"{{{shown}{',..' if len(numbers) > 6 else ''}}}"
+    runs = spelled(numbers).split(",")
+    return ",".join(runs) if len(runs) <= 6 else f"{','.join(runs[:6])},..}}"
 
 
 def natural(path: str) -> tuple[list[Any], str]:

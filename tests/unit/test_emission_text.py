@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mapper.emission.expressions import comment, expression, literal, quoted, split
+from mapper.emission.expressions import comment, comment_row, expression, literal, quoted, split
 
 NASTY = [
     "plain", "", '"', "'", '"""', "'''", "\\", "\\\\", '\\"', "a\nb", "a\rb", "\t", "\0", "\x07", "é", "日本", "\u2028", "\U0001f600",
@@ -187,3 +187,10 @@ def test_a_slice_bound_that_is_spelled_with_dots_stands_off_its_colon() -> None:
 )
 def test_a_slice_is_written_as_the_formatter_writes_it(text: str) -> None:
     assert expression(ast.parse(text, mode="eval").body) == text.replace(" :]", "]")
+
+
+def test_a_comment_on_many_layers_loses_layers_before_the_name_of_the_tensor() -> None:
+    row = "    # shape: model.layers.{0..2,4..6,8..10,12..14}.mlp.gate_proj.weight [64, 64]"
+    assert comment_row(row, 110) == row
+    assert comment_row(row, 75) == "    # shape: model.layers.{0..2,4..6,..}.mlp.gate_proj.weight [64, 64]"
+    assert comment_row("# " + "a" * 80, 20) == "# " + "a" * 15 + "..."

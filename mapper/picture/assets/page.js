@@ -182,7 +182,7 @@ function encodeLink(text) {
   return encodeURIComponent(text).replace(/%2F/g, "/").replace(/%3A/g, ":").replace(/%7E/g, "~");
 }
 
-/* `layers.{0..11}.norm` as what its members match; each number stands in a group. */
+/* `layers.{0..11}.norm`, `layers.{0..2,4..10..2}.norm` as what its members match; each number stands in a group. */
 function pattern(place) {
   const ranges = [];
   const text = place.split(/(\{[0-9.,]+\})/).map((part) => {
@@ -194,8 +194,10 @@ function pattern(place) {
 }
 
 function inRange(number, range) {
-  const [first, last] = range.split("..");
-  return last === undefined ? range.split(",").includes(number) : Number(first) <= Number(number) && Number(number) <= Number(last);
+  return range.split(",").some((run) => {
+    const [first, last = first, step = 1] = run.split("..").map(Number);
+    return first <= Number(number) && Number(number) <= last && (Number(number) - first) % step === 0;
+  });
 }
 
 /* Whether a concrete name is one of a folded one. */
