@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 7fde99d737f1.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules f8577c65f9cc.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -274,7 +274,9 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: cosine similarity of text and image embeddings (CLIP)."""
+    """The model: cosine similarity of text and image embeddings, projected by matrices (CLIP's first
+    release).
+    """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -338,4 +340,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 09c39647d5a3c057
+# sha256 of all above: e5b970ba574a7abf

@@ -85,3 +85,44 @@ def test_the_settings_say_whether_a_text_sees_what_comes_after(tmp_path: Path) -
 def test_what_no_rule_reads_of_the_settings_is_said(tmp_path: Path) -> None:
     facts_of_text(tmp_path, scale_heads=True)
     assert any("text_cfg.scale_heads" in finding for finding in describe(tmp_path).findings)
+
+
+def test_texts_that_an_encoder_of_the_hub_reads_have_their_padding_hidden_and_the_mean_of_words(
+    tmp_path: Path,
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    known = next(entry.read() for entry in RULEBOOK.family_entries if entry.name == "open_clip_texts")
+    made = next(header(one) for one in known.examples if one.config)
+    torch.manual_seed(3)
+    state = {name: 0.2 * torch.randn(info.shape) for name, info in made.tensors.items()}
+    save_file(state, tmp_path / "model.safetensors")
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": made.config}))
+    sizes = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.XLMRobertaConfig(vocab_size=120, max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5, **sizes)  # fmt: skip
+    text = transformers.XLMRobertaModel(config, add_pooling_layer=False).eval()
+    prefix = "text.transformer."
+    text.load_state_dict(
+        {name.removeprefix(prefix): value for name, value in state.items() if prefix in name}
+    )
+    ids = torch.randint(3, 120, (2, 9))
+    ids[0, 5:] = 1  # padding
+    real = (ids != 1).long()
+    model = mapper.build(tmp_path)
+    with torch.no_grad():
+        states = text(ids, attention_mask=real).last_hidden_state
+        mean = (states * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        hidden = nn.functional.gelu(mean @ state["text.proj.0.weight"].T)
+        expected = nn.functional.normalize(hidden @ state["text.proj.2.weight"].T, dim=-1)
+        found = model(ids, torch.randn(2, 3, 32, 32)).text_embeds
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_encoder_of_texts_that_nobody_names_is_asked_how_it_counts_positions(tmp_path: Path) -> None:
+    known = next(entry.read() for entry in RULEBOOK.family_entries if entry.name == "open_clip_texts")
+    made = next(header(one) for one in known.examples if one.config)
+    save_file({name: torch.zeros(info.shape) for name, info in made.tensors.items()}, tmp_path / "model.safetensors")  # fmt: skip
+    config = made.config or {}
+    settings = {**config, "text_cfg": {**config["text_cfg"], "hf_model_name": "somebody/encoder"}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": settings}))
+    asked = {question.fact for question in describe(tmp_path).questions}
+    assert asked >= {"position.counting", "padding_index", "norm.eps"}
