@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules f8577c65f9cc.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 890da9eb436e.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -274,9 +274,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: cosine similarity of text and image embeddings, projected by matrices (CLIP's first
-    release).
-    """
+    """The model: cosine similarity of text and image embeddings (CLIP)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -340,4 +338,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e5b970ba574a7abf
+# sha256 of all above: c89e28a63126e200

@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules f8577c65f9cc.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 890da9eb436e.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -279,4 +279,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 77d77b4cea373ac6
+# sha256 of all above: 4c092644a0fc66be

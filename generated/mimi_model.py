@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules f8577c65f9cc.
+"""kyutai/mimi: written by mapper 0.1.0, rules 890da9eb436e.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: f5d882c620b2921c
+# sha256 of all above: efa10f9820fdf1b3

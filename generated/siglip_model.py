@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules f8577c65f9cc.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 890da9eb436e.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -284,9 +284,7 @@ class TextEncoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: cosine similarity of text and image embeddings, projected by matrices (CLIP's first
-    release).
-    """
+    """The model: cosine similarity of text and image embeddings (CLIP)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -344,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: fc31360845e99a3b
+# sha256 of all above: 656f08730b10f641
