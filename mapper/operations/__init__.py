@@ -16,7 +16,7 @@ from mapper.operations.registry import (
 # Version 3: what is a line or two of torch is written out in the flows, and one function serves where several differed
 # by an argument (`is_causal`, `scale`, `bias`). Version 4: the same of those that one flow alone called.
 # What to write in place of those that are gone: flows/retired.py.
-VERSION = 5
+VERSION = 6
 OLDEST = 4
 
 __all__ = [

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.positions import sinusoids_split
+from mapper.operations.positions import sinusoids
 
 
 def halve_states(x: Tensor, block: int) -> Tensor:
@@ -50,6 +50,6 @@ def distance_scores_halved(q: Tensor, k: Tensor, relative_key: Tensor, block: in
     query, key = torch.arange(length, device=q.device), torch.arange(count, device=q.device)
     apart = query[:, None] * (1 + halved) - key
     every = torch.arange(1 - count, (1 + halved) * (length - 1) + 1, device=q.device)
-    waves = sinusoids_split(q, (every - halved) * spacing, relative_key.shape[0])  # (N, W)
+    waves = sinusoids(q, (every - halved) * spacing, relative_key.shape[0], shift=0)  # (N, W)
     scores = q @ torch.einsum("nw,whd->hdn", waves, relative_key)
     return scores.gather(-1, (apart + count - 1).expand(*scores.shape[:2], -1, -1))

@@ -34,30 +34,15 @@ def positions_of_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return (real.cumsum(dim=1) - 1) * real
 
 
-def sinusoids(x: Tensor, positions: Tensor, size: int) -> Tensor:
-    """Sines, then cosines, of geometric frequencies from 1 to 1 / 10000 (fairseq). (B, T) -> (B, T, size)"""
-    half = size // 2
-    index = torch.arange(half, dtype=torch.float32, device=positions.device)
-    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - 1)))
-    return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, size % 2)).to(x.dtype)
+def sinusoids(x: Tensor, positions: Tensor, size: int, cosine_first: bool = False, shift: int = 1) -> Tensor:
+    """All sines, then all cosines, or cosines first. (...) -> (..., size)
 
-
-def sinusoids_cosine_first(x: Tensor, positions: Tensor, size: int) -> Tensor:
-    """Cosines, then sines, of geometric frequencies from 1 to 1 / 10000 (MusicGen). (B, T) -> (B, T, size)"""
-    half = size // 2
-    index = torch.arange(half, dtype=torch.float32, device=positions.device)
-    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - 1)))
-    return F.pad(torch.cat((angles.cos(), angles.sin()), dim=-1), (0, size % 2)).to(x.dtype)
-
-
-def timestep_sinusoids(x: Tensor, steps: Tensor, size: int, cosine_first: bool, shift: int) -> Tensor:
-    """Sines and cosines of the timesteps of a diffusion model. (...) -> (..., size)
-
-    The frequencies fall from 1 to 1 / 10000, which they reach where `shift` is 1 (paper 2006.11239).
+    The frequencies fall from 1 to 1 / 10000, which they reach where `shift` is 1 (fairseq); where it is 0 they
+    are 10000 ** (-2 i / size) (paper 1706.03762).
     """
     half = size // 2
-    index = torch.arange(half, dtype=torch.float32, device=x.device)
-    angles = steps[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - shift)))
+    index = torch.arange(half, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - shift)))
     halves = (angles.cos(), angles.sin()) if cosine_first else (angles.sin(), angles.cos())
     return F.pad(torch.cat(halves, dim=-1), (0, size % 2)).to(x.dtype)
 
@@ -70,13 +55,6 @@ def sinusoids_interleaved(x: Tensor, positions: Tensor, size: int) -> Tensor:
     index = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device)
     angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / size))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(x.dtype)
-
-
-def sinusoids_split(x: Tensor, positions: Tensor, size: int) -> Tensor:
-    """All sines, then all cosines, frequencies 10000 ** (-2 i / size). (B, T) -> (B, T, size)"""
-    index = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device)
-    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / size))
-    return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 
 def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:

@@ -151,7 +151,7 @@ def test_sinusoids_with_cosines_first_are_the_references():
     from transformers.models.musicgen.modeling_musicgen import MusicgenSinusoidalPositionalEmbedding
 
     expected = MusicgenSinusoidalPositionalEmbedding.get_embedding(7, 9)
-    made = positions.sinusoids_cosine_first(torch.zeros(1), torch.arange(7)[None], 9)
+    made = positions.sinusoids(torch.zeros(1), torch.arange(7)[None], 9, cosine_first=True)
     torch.testing.assert_close(made[0], expected)
 
 

@@ -14,7 +14,7 @@ from mapper.operations.modulation import (
     modulated,
     rotary_tables_of_axes,
 )
-from mapper.operations.positions import timestep_sinusoids
+from mapper.operations.positions import sinusoids
 
 
 def test_rows_are_normalised_scaled_and_shifted():
@@ -52,7 +52,7 @@ def test_patches_are_the_places_of_a_map_again():
 
 def test_timesteps_may_have_cosines_first_and_reach_the_last_frequency():
     x, steps = torch.zeros(1), torch.tensor([2.5])
-    found = timestep_sinusoids(x, steps, 4, True, 1)[0]
+    found = sinusoids(x, steps, 4, True, 1)[0]
     wanted = [math.cos(2.5), math.cos(2.5e-4), math.sin(2.5), math.sin(2.5e-4)]
     torch.testing.assert_close(found, torch.tensor(wanted))
-    assert math.isclose(float(timestep_sinusoids(x, steps, 4, False, 0)[0, 1]), math.sin(0.025), rel_tol=1e-5)
+    assert math.isclose(float(sinusoids(x, steps, 4, False, 0)[0, 1]), math.sin(0.025), rel_tol=1e-5)

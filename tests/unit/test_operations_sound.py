@@ -32,7 +32,7 @@ def test_scores_by_distance_become_scores_by_key():
 
 def test_sines_stand_before_cosines():
     where = torch.tensor([[2, 3, 1]])
-    waves = positions.sinusoids_split(torch.zeros(1, 3, 4), where, 4)
+    waves = positions.sinusoids(torch.zeros(1, 3, 4), where, 4, shift=0)
     torch.testing.assert_close(
         waves[0, 1],
         torch.tensor([3.0, 0.03, 3.0, 0.03])
