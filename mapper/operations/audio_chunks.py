@@ -24,13 +24,6 @@ def split_into_chunks(x: Tensor, lengths: Tensor, size: int) -> Tensor:
     return nn.utils.rnn.pad_sequence(pieces, batch_first=True).transpose(1, 2)
 
 
-def same_chunk_mask(lengths: Tensor, size: int) -> Tensor:
-    """Shows every halved frame those of its own chunk. -> (1, 1, T, T)"""
-    counts = (chunk_lengths(lengths, size) + 1) // 2
-    chunk = torch.repeat_interleave(torch.arange(len(counts), device=lengths.device), counts)
-    return (chunk == chunk[:, None])[None, None]
-
-
 def mean_of_sound_pairs(x: Tensor, lengths: Tensor) -> Tensor:
     """Two halved frames of a sound become one; one that is left over is dropped. x (1, T, C) -> (pairs, C)"""
     counts = (lengths + 1) // 2

@@ -22,10 +22,9 @@ def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     return image, torch.arange(x.shape[1], device=x.device) - (counts.cumsum(0) - counts)[image]
 
 
-def same_image_mask(x: Tensor, grid: Tensor) -> Tensor:
-    """Shows every patch those of its own image, of all its frames. -> (1, 1, T, T)"""
-    image, _ = patch_images(x, grid)
-    return (image == image[:, None])[None, None]
+def same_part_mask(part: Tensor) -> Tensor:
+    """Shows every position those of its own part. part (T,), a number for each -> (1, 1, T, T)"""
+    return (part == part[:, None])[None, None]
 
 
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
@@ -123,12 +122,6 @@ def patch_windows(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
     first = (grid[:, 0] * count).cumsum(0) - grid[:, 0] * count
     frame = index // (grid[:, 1] * grid[:, 2])[image]
     return first[image] + frame * count[image] + row // window * across[image, 1] + column // window
-
-
-def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
-    """Shows every patch, sorted by window, those of its own. -> (1, 1, T, T)"""
-    number = patch_windows(x, grid, merge, window).sort().values
-    return (number == number[:, None])[None, None]
 
 
 def positions_smooth(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:

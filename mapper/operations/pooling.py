@@ -53,19 +53,9 @@ def zero_frames(x: Tensor, mask: Tensor | None, times: int) -> Tensor:
     return x if real is None else x * real[:, None, :, None].to(x.dtype)
 
 
-def mean_of_groups(x: Tensor, count: int) -> Tensor:
-    """The mean of each `count` neighbours; what is left at the end is left out.
+def in_groups(x: Tensor, count: int) -> Tensor:
+    """Each `count` neighbours beside each other; what is left at the end is left out.
 
-    x (B, T, W) -> (B, T // count, W)
+    x (B, T, ...) -> (B, T // count, count, ...)
     """
-    return x[:, : x.shape[1] // count * count].unflatten(1, (-1, count)).mean(dim=2)
-
-
-def squeezed_mask(mask: Tensor | None, count: int) -> Tensor | None:
-    """The mask of groups of `count` frames: real where one of them is.
-
-    mask (B, T) or None -> (B, T // count)
-    """
-    if mask is None:
-        return None
-    return mask[:, : mask.shape[1] // count * count].unflatten(1, (-1, count)).any(dim=2)
+    return x[:, : x.shape[1] // count * count].unflatten(1, (x.shape[1] // count, count))

@@ -37,8 +37,8 @@ def positions_of_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
 def sinusoids(x: Tensor, positions: Tensor, size: int, cosine_first: bool = False, shift: int = 1) -> Tensor:
     """All sines, then all cosines, or cosines first. (...) -> (..., size)
 
-    The frequencies fall from 1 to 1 / 10000, which they reach where `shift` is 1 (fairseq); where it is 0 they
-    are 10000 ** (-2 i / size) (paper 1706.03762).
+    The frequencies fall from 1 to 1 / 10000, which they reach where `shift` is 1 (fairseq); where it is 0
+    they are 10000 ** (-2 i / size) (paper 1706.03762).
     """
     half = size // 2
     index = torch.arange(half, dtype=torch.float32, device=positions.device)

@@ -67,22 +67,13 @@ def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     return torch.where(distances.abs() <= middle, distances, (steps * distances.sign()).long())
 
 
-def content_to_position(q: Tensor, position_key: Tensor, rows: Tensor) -> Tensor:
-    """Scores of queries against relative positions.
+def relative_scores(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
+    """Scores of vectors against the row of a table that each is to be compared with.
 
-    q (B, H, T, D), position_key (1, H, 2 * span, D), rows (T, T)
+    x (B, H, T, D), table (1, H, N, D), rows (T, S) -> (B, H, T, S)
     """
-    scores = q @ position_key.transpose(-1, -2)
+    scores = x @ table.transpose(-1, -2)
     return scores.gather(-1, rows.expand(*scores.shape[:-1], rows.shape[-1]))
-
-
-def position_to_content(k: Tensor, position_query: Tensor, rows: Tensor) -> Tensor:
-    """Scores of keys against relative positions.
-
-    k (B, H, T, D), position_query (1, H, 2 * span, D), rows (T, T)
-    """
-    scores = k @ position_query.transpose(-1, -2)
-    return scores.gather(-1, rows.t().expand(*scores.shape[:-1], rows.shape[0])).transpose(-1, -2)
 
 
 def attend_near_vectors(

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mapper.operations.pooling import in_groups
 from mapper.operations.rotary import apply_rotary_interleaved
 
 
@@ -20,7 +21,7 @@ def pack_windows(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
 
     values and gates (B, T, D), bias (rate, D) -> (B, T // rate, D)
     """
-    values, gates = in_windows(values, bias.shape[0]), in_windows(gates, bias.shape[0]) + bias
+    values, gates = in_groups(values, bias.shape[0]), in_groups(gates, bias.shape[0]) + bias
     return (values * gates.softmax(dim=2, dtype=torch.float32).to(values.dtype)).sum(dim=2)
 
 
@@ -29,14 +30,9 @@ def pack_overlapping(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
 
     values and gates (B, T, 2 * D), bias (rate, 2 * D) -> (B, T // rate, D)
     """
-    values, gates = in_windows(values, bias.shape[0]), in_windows(gates, bias.shape[0]) + bias
+    values, gates = in_groups(values, bias.shape[0]), in_groups(gates, bias.shape[0]) + bias
     (before, own), (gates_before, gates_own) = values.chunk(2, dim=-1), gates.chunk(2, dim=-1)
     before = F.pad(before, (0, 0, 0, 0, 1, 0))[:, : values.shape[1]]
     gates_before = F.pad(gates_before, (0, 0, 0, 0, 1, 0), value=float("-inf"))[:, : values.shape[1]]
     weights = torch.cat((gates_before, gates_own), dim=2).softmax(dim=2, dtype=torch.float32)
     return (torch.cat((before, own), dim=2) * weights.to(values.dtype)).sum(dim=2)
-
-
-def in_windows(x: Tensor, rate: int) -> Tensor:
-    """Positions in full windows of `rate`, the rest dropped. (B, T, D) -> (B, T // rate, rate, D)"""
-    return x[:, : x.shape[1] // rate * rate].unflatten(1, (x.shape[1] // rate, rate))

@@ -7,7 +7,6 @@ import torch
 from mapper.operations.audio_chunks import (
     chunk_lengths,
     mean_of_sound_pairs,
-    same_chunk_mask,
     split_into_chunks,
 )
 
@@ -19,11 +18,6 @@ def test_the_last_chunk_of_a_sound_has_what_is_left() -> None:
     x = torch.arange(1.0, 13)[None]
     chunks = split_into_chunks(x, LENGTHS, 4)
     assert chunks[:, 0].tolist() == [[1, 2, 3, 4], [5, 0, 0, 0], [6, 7, 8, 9], [10, 11, 12, 0]]
-
-
-def test_halved_frames_see_those_of_their_chunk() -> None:
-    chunk = torch.tensor([0, 0, 1, 2, 2, 3, 3])
-    assert torch.equal(same_chunk_mask(LENGTHS, 4)[0, 0], chunk == chunk[:, None])
 
 
 def test_pairs_are_of_one_sound() -> None:

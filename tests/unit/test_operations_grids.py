@@ -20,8 +20,7 @@ from mapper.operations.grids import (
     positions_nearest,
     positions_smooth,
     same_frame_mask,
-    same_image_mask,
-    same_window_mask,
+    same_part_mask,
     sampled_positions,
 )
 
@@ -54,7 +53,7 @@ def test_rows_become_blocks() -> None:
 
 
 def test_masks_keep_images_and_frames_apart() -> None:
-    assert same_image_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 16
+    assert same_part_mask(patch_images(X, GRID)[0])[0, 0].sum(1).tolist() == [8] * 16
     assert same_frame_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 8 + [4] * 8
 
 
@@ -63,9 +62,10 @@ def test_windows_are_put_together() -> None:
     order = patch_windows(X, grid, 2, 4).argsort(stable=True)
     assert order.tolist() == list(range(16))  # one row of windows: the blocks stand that way already
     grid = torch.tensor([[1, 4, 4]])
-    order = patch_windows(X, grid, 1, 2).argsort(stable=True)
+    window = patch_windows(X, grid, 1, 2)
+    order = window.argsort(stable=True)
     assert order[:8].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert same_window_mask(X, grid, 1, 2)[0, 0].float().sum(1).tolist() == [4.0] * 16
+    assert same_part_mask(window[order])[0, 0].float().sum(1).tolist() == [4.0] * 16
 
 
 def test_a_table_of_the_same_size_stays_as_it_is() -> None:

@@ -94,9 +94,11 @@ def disentangled(module, position_query, position_key, x, table, mask, kinds, bu
     rows = (span - distances).clamp(0, 2 * span - 1)
     bias = torch.zeros(())
     if "c2p" in kinds:
-        bias = bias + relative.content_to_position(q, heads.split_heads(position_key(table[None]), 8), rows)
+        bias = bias + relative.relative_scores(q, heads.split_heads(position_key(table[None]), 8), rows)
     if "p2c" in kinds:
-        bias = bias + relative.position_to_content(k, heads.split_heads(position_query(table[None]), 8), rows)
+        bias = (
+            bias + relative.relative_scores(k, heads.split_heads(position_query(table[None]), 8), rows.t()).mT
+        )
     return heads.merge_heads(attention.attend_biased(q, k, v, bias * scale, mask, scale))
 
 

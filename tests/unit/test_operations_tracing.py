@@ -117,7 +117,7 @@ class Disentangled(Block):
         rows = (8 - distances).clamp(0, 2 * 8 - 1)
         table = self.qkv.weight[:16].view(1, HEADS, 16, SIZE)
         k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
-        bias = relative.content_to_position(q, table, rows) + relative.position_to_content(k, table, rows)
+        bias = relative.relative_scores(q, table, rows) + relative.relative_scores(k, table, rows.t()).mT
         return attention.attend_biased(q, k, v, bias, masks.padding_mask(mask), 0.3)
 
 

@@ -20,8 +20,8 @@ def test_only_the_last_channels_turn_and_turn_back():
 def test_windows_that_are_not_full_are_dropped():
     x = torch.arange(7.0).view(1, 7, 1)
     assert (torch.arange(x.shape[1] // 3, device=x.device) * 3)[None].tolist() == [[0, 3]]
-    assert windowed.in_windows(x, 3).flatten().tolist() == [0, 1, 2, 3, 4, 5]
-    assert windowed.in_windows(x, 8).shape == (1, 0, 8, 1)
+    assert windowed.in_groups(x, 3).flatten().tolist() == [0, 1, 2, 3, 4, 5]
+    assert windowed.in_groups(x, 8).shape == (1, 0, 8, 1)
 
 
 def test_even_gates_give_the_mean_of_a_window():
