@@ -27,22 +27,6 @@ def pad_to_frames(x: Tensor, kernels: list[int], times: int) -> Tensor:
     return F.pad(x, (0, -x.shape[-1] % (hop * times)))
 
 
-def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
-    """As pad_start, with the samples next to either end in reverse order, zeros behind where they are few.
-
-    x (B, C, T) -> (B, C, T')
-    """
-    return pad_mirrored(x, count, -x.shape[-1] % stride)
-
-
-def pad_around_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
-    """As pad_start_mirrored, half of the samples behind the last; of an odd count one more before the first.
-
-    x (B, C, T) -> (B, C, T')
-    """
-    return pad_mirrored(x, count - count // 2, count // 2 + -x.shape[-1] % stride)
-
-
 def pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
     """So many samples before the first and behind the last in reverse order, zeros behind where they are few.
 

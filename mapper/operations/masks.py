@@ -22,18 +22,10 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
-    """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
-    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
-    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
-    index = torch.arange(x.shape[1], device=x.device)
-    apart = index - index[:, None]
-    mask = ((apart >= -before) & (apart <= after))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 

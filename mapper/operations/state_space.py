@@ -58,7 +58,8 @@ def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     In chunks of 16; at the last level, where one element is 16 ** levels positions, as all pairs of elements.
     """
     if levels == 0:
-        return linear_scan_pairs(decay, x)
+        pairs = decay_pairs(decay.flatten(2)[:, None])[:, 0].unflatten(-1, decay.shape[2:])
+        return (pairs * x[:, None]).sum(dim=2)
     steps = split_chunks(decay)
     factors, inputs = steps.exp().unbind(2), split_chunks(x).unbind(2)
     h = F.pad(linear_scan(steps.sum(dim=2), chunk_ends(factors, inputs), levels - 1), (0, 0, 0, 0, 1, -1))
@@ -106,12 +107,12 @@ def join_chunks(parts: list[Tensor], length: int) -> Tensor:
     return F.pad(x, (0, 0) * (x.dim() - 2) + (0, length - x.shape[1]))
 
 
-def linear_scan_pairs(decay: Tensor, x: Tensor) -> Tensor:
-    """linear_scan as a sum over all earlier positions. decay and x (B, T, I, N) -> (B, T, I, N)
+def decay_pairs(decay: Tensor) -> Tensor:
+    """What is left, at each position of a chunk, of an earlier one. (B, n, C, H) -> (B, n, C, C, H)
 
     Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
     """
-    index = torch.arange(x.shape[1], device=x.device)
-    ahead = (index - index[:, None])[:, :, None, None]  # the earlier position minus the later one
-    between = decay[:, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=1)
-    return (between.masked_fill(ahead > 0, -torch.inf).exp() * x[:, None]).sum(dim=2)
+    index = torch.arange(decay.shape[2], device=decay.device)
+    ahead = (index - index[:, None])[:, :, None]  # the earlier position minus the later one
+    between = decay[:, :, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=2)
+    return between.masked_fill(ahead > 0, -torch.inf).exp()

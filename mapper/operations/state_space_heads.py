@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.state_space import join_chunks, linear_scan, split_chunks
+from mapper.operations.state_space import decay_pairs, join_chunks, linear_scan, split_chunks
 
 
 def state_space_heads(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
@@ -34,17 +34,6 @@ def state_space_heads(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) ->
     since = decay.cumsum(dim=2).exp()
     y = inside + torch.einsum("bnthk,bnth,bnhkp->bnthp", c, since, before)
     return join_chunks(list(y.unbind(2)), x.shape[1]).to(dtype)
-
-
-def decay_pairs(decay: Tensor) -> Tensor:
-    """What is left, at each position of a chunk, of an earlier one. (B, n, C, H) -> (B, n, C, C, H)
-
-    Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
-    """
-    index = torch.arange(decay.shape[2], device=decay.device)
-    ahead = (index - index[:, None])[:, :, None]  # the earlier position minus the later one
-    between = decay[:, :, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=2)
-    return between.masked_fill(ahead > 0, -torch.inf).exp()
 
 
 def scale_parts(x: Tensor, scales: tuple[float, ...], sizes: list[int]) -> Tensor:

@@ -11,9 +11,8 @@ from mapper.operations.codec import (
     halve_smooth,
     location_variable_convolution,
     nearest_codes,
-    pad_around_mirrored,
+    pad_mirrored,
     pad_start,
-    pad_start_mirrored,
     pad_to_frames,
     snake,
     snake_scaled,
@@ -67,11 +66,12 @@ def test_each_stretch_has_its_own_kernel() -> None:
     assert y.flatten().tolist() == [1, 1, 1, 4, 4, 4]
 
 
-def test_samples_next_to_the_ends_are_mirrored_before_the_first():
+def test_samples_next_to_the_ends_are_mirrored():
     x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
-    assert pad_start_mirrored(x, 2, 3).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0]]]
+    assert pad_mirrored(x, 2, 2).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0]]]
+    assert pad_mirrored(x, 2, 1).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0]]]
     few = torch.tensor([[[1.0, 2.0]]])
-    assert pad_start_mirrored(few, 3, 2).tolist() == [[[0.0, 0.0, 2.0, 1.0, 2.0]]]
+    assert pad_mirrored(few, 3, 0).tolist() == [[[0.0, 0.0, 2.0, 1.0, 2.0]]]
 
 
 def test_zeros_stand_behind_the_last_sample_until_frames_are_whole() -> None:
@@ -83,12 +83,6 @@ def test_a_dilated_convolution_reads_each_channel_at_frames_so_far_apart() -> No
     x = torch.arange(12.0).view(1, 2, 6)
     sums = dilated_convolution(x, torch.ones(2, 1, 3), None, 2)
     assert sums.tolist() == [[[2, 4, 6, 9, 6, 8], [14, 16, 24, 27, 18, 20]]]
-
-
-def test_samples_around_a_waveform_are_mirrored() -> None:
-    x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
-    assert pad_around_mirrored(x, 3, 1).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0]]]
-    assert pad_around_mirrored(x, 3, 3).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0, 1.0]]]
 
 
 def test_pieces_of_a_waveform_overlap_and_are_joined_by_their_middles() -> None:

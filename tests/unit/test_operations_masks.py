@@ -31,7 +31,7 @@ def test_masks_show_what_they_say(attention_mask):
     assert torch.equal(causal, written_out(attention_mask, 5, lambda i, j: j <= i))
     sliding = masks.sliding_mask(x, attention_mask, 2)
     assert torch.equal(sliding, written_out(attention_mask, 5, lambda i, j: i - 2 < j <= i))
-    around = masks.sliding_mask_around(x, attention_mask, 1, 2)
+    around = masks.sliding_mask(x, attention_mask, 2, 2)
     assert torch.equal(around, written_out(attention_mask, 5, lambda i, j: i - 1 <= j <= i + 2))
 
 

@@ -38,7 +38,7 @@ def test_signatures_say_what_goes_in_and_what_comes_out():
 def test_needed_operations_come_before_those_that_call_them():
     needed = operations.operations_needed(["attend_sinks", "selective_scan"])
     assert needed.index("softmax_masked") < needed.index("attend_sinks")
-    assert needed.index("linear_scan_pairs") < needed.index("linear_scan") < needed.index("selective_scan")
+    assert needed.index("decay_pairs") < needed.index("linear_scan") < needed.index("selective_scan")
     assert len(set(needed)) == len(needed)
 
 
