@@ -72,15 +72,6 @@ def cache_positions_of_mask(cache_position: Tensor, length: int, attention_mask:
     return (real.cumsum(dim=1) - 1) * real
 
 
-def cache_positions_of_keys(
-    cache_position: Tensor, length: int, position_ids: Tensor | None, attention_mask: Tensor | None
-) -> Tensor:
-    """The caller's positions, or those of the real keys of a cache, at cache_position (T,). -> (B or 1, T)"""
-    if position_ids is not None:
-        return position_ids
-    return cache_positions_of_mask(cache_position, length, attention_mask)[:, cache_position]
-
-
 def extend_cache(
     past: list[Tensor] | None, k: Tensor, v: Tensor, cache_position: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -37,15 +37,6 @@ def pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
     return padded[..., : padded.shape[-1] - lacking]
 
 
-def dilated_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: int) -> Tensor:
-    """Depthwise convolution of as many frames as there are, each reading frames so far apart.
-
-    x (B, C, T), weight (C, 1, K), bias (C) -> (B, C, T)
-    """
-    padding = dilation * (weight.shape[-1] - 1) // 2
-    return F.conv1d(x, weight, bias, padding=padding, dilation=dilation, groups=x.shape[1])
-
-
 def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """The closest code for every position: its number, and the code.
 

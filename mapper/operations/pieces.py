@@ -15,14 +15,6 @@ def overlapping_pieces(x: Tensor, length: int, step: int) -> list[Tensor]:
     return [x[..., start : start + length] for start in range(0, x.shape[-1], step)]
 
 
-def loudness(x: Tensor) -> Tensor:
-    """The root mean square of the mean of all channels.
-
-    x (B, C, T) -> (B, 1, 1)
-    """
-    return x.mean(dim=1, keepdim=True).pow(2).mean(dim=2, keepdim=True).sqrt() + 1e-8
-
-
 def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
     """The sum of pieces that begin a step apart, weighted by how near a sample is to the middle of its own.
 
@@ -47,14 +39,6 @@ def stack_pieces(pieces: list[Tensor]) -> Tensor:
     """
     lacking = pieces[0].shape[-1] - pieces[-1].shape[-1]
     return torch.stack([*pieces[:-1], F.pad(pieces[-1], (0, lacking))])
-
-
-def overlapping_chunks(x: Tensor, size: int, step: int, around: tuple[int, int]) -> Tensor:
-    """So many frames from every step on, with zeros around all of them.
-
-    x (B, C, T), zeros before and behind -> (B, C, size, chunks); frames that make no whole chunk are left out
-    """
-    return F.pad(x, around).unfold(2, size, step).transpose(2, 3)
 
 
 def sum_chunks(x: Tensor, step: int) -> Tensor:

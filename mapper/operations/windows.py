@@ -142,14 +142,9 @@ def offset_vectors(table: Tensor, size: int) -> Tensor:
     return table[index[:, None] - index + size - 1]
 
 
-def shift_within(side: int, size: int, shift: int) -> tuple[int, int]:
-    """The shift of rows and of columns: 0 where one window spans this side of an image."""
-    return (shift, shift) if side > size else (0, 0)
-
-
-def shift_by_axis(x: Tensor, size: int, shift: int) -> tuple[int, int]:
-    """The shift of rows and of columns, each 0 where one window spans x (B, Y, X, C) along it."""
-    return shift if x.shape[1] > size else 0, shift if x.shape[2] > size else 0
+def shift_along(side: int, size: int, shift: int) -> int:
+    """How far windows are shifted along a side: not at all where one window spans it."""
+    return shift if side > size else 0
 
 
 def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:

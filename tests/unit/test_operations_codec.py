@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.codec import (
-    dilated_convolution,
     halve_smooth,
     location_variable_convolution,
     nearest_codes,
@@ -20,8 +19,6 @@ from mapper.operations.codec import (
 )
 from mapper.operations.pieces import (
     join_pieces,
-    loudness,
-    overlapping_chunks,
     overlapping_pieces,
     stack_pieces,
     sum_chunks,
@@ -79,12 +76,6 @@ def test_zeros_stand_behind_the_last_sample_until_frames_are_whole() -> None:
     assert padded.shape[-1] == 24 and padded[0, 0].tolist() == [1.0] * 13 + [0.0] * 11
 
 
-def test_a_dilated_convolution_reads_each_channel_at_frames_so_far_apart() -> None:
-    x = torch.arange(12.0).view(1, 2, 6)
-    sums = dilated_convolution(x, torch.ones(2, 1, 3), None, 2)
-    assert sums.tolist() == [[[2, 4, 6, 9, 6, 8], [14, 16, 24, 27, 18, 20]]]
-
-
 def test_pieces_of_a_waveform_overlap_and_are_joined_by_their_middles() -> None:
     x = torch.arange(1.0, 7.0)[None, None]
     pieces = overlapping_pieces(x, 3, 2)
@@ -102,14 +93,9 @@ def test_codes_of_a_shorter_last_piece_have_zeros_behind_them() -> None:
 
 def test_chunks_have_zeros_around_all_frames_and_are_summed_again() -> None:
     x = torch.arange(1.0, 6.0)[None, None]
-    chunks = overlapping_chunks(x, 4, 2, (2, 3))
+    chunks = F.pad(x, (2, 3)).unfold(2, 4, 2).transpose(2, 3)
     assert chunks[0, 0].T.tolist() == [[0, 0, 1, 2], [1, 2, 3, 4], [3, 4, 5, 0], [5, 0, 0, 0]]
     assert sum_chunks(chunks, 2)[0, 0].tolist() == [0, 0, 2, 4, 6, 8, 10, 0, 0, 0]
-
-
-def test_the_loudness_of_a_sound_is_that_of_all_its_channels() -> None:
-    x = torch.tensor([[[3.0, 5.0], [5.0, -5.0]]])  # means 4 and 0
-    assert loudness(x)[0, 0, 0].item() == pytest.approx(8**0.5)
 
 
 def test_a_snake_has_a_frequency_and_a_scale_for_each_channel() -> None:

@@ -20,8 +20,7 @@ from mapper.operations.windows import (
     merge_map,
     offset_bias,
     partition_map,
-    shift_by_axis,
-    shift_within,
+    shift_along,
     square_biases,
     stride_positions,
 )
@@ -43,8 +42,7 @@ def test_a_map_is_cut_and_joined_again() -> None:
 
 
 def test_windows_that_span_a_side_are_not_shifted() -> None:
-    assert (shift_within(4, 8, 4), shift_within(16, 8, 4)) == ((0, 0), (4, 4))
-    assert shift_by_axis(torch.zeros(1, 8, 9, 2), 8, 4) == (0, 4)
+    assert [shift_along(side, 8, 4) for side in (4, 8, 9, 16)] == [0, 0, 4, 4]
 
 
 def test_the_class_token_has_biases_of_its_own() -> None:

@@ -135,8 +135,7 @@ def test_positions_of_a_mask_leave_padding_behind_the_first():
     assert missing_inputs.position_indices_of_mask(ids, None, None).tolist() == expected[1:]
     assert missing_inputs.position_indices_of_mask(ids, ids, LEFT) is ids
     slots = torch.tensor([4, 5])
-    assert cache.cache_positions_of_keys(slots, 6, None, LEFT).tolist() == [[2, 3], [4, 5]]
-    assert cache.cache_positions_of_keys(slots, 6, ids, LEFT) is ids
+    assert cache.cache_positions_of_mask(slots, 6, LEFT)[:, slots].tolist() == [[2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("size", [8, 9])
