@@ -32,11 +32,6 @@ def scatter_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, 
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
-def join_states(states: list[Tensor], layers: tuple[int, ...]) -> Tensor:
-    """The outputs of several layers side by side: [(B, T, W), ...] -> (B, T, len(layers) * W)."""
-    return torch.cat([states[layer] for layer in layers], dim=-1)
-
-
 def shuffle_patches(x: Tensor, factor: int) -> Tensor:
     """Squares of factor x factor patches, one vector. (B, S * S, W) -> (B, (S / factor)^2, W * factor^2)"""
     side = math.isqrt(x.shape[1])

@@ -44,11 +44,6 @@ def patch_coordinates(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tens
     return row, block % (width // merge) * merge + inner % merge
 
 
-def merge_neighbours(x: Tensor, merge: int) -> Tensor:
-    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
-    return x.reshape(-1, merge * merge * x.shape[-1])
-
-
 def blocks_from_rows(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """Patches that stand row by row, block by block instead. x (1, T, C)"""
     image, index = patch_images(x, grid)

@@ -109,16 +109,6 @@ def short_enough(x: Tensor, length: int) -> Tensor:
     return x
 
 
-def padding_mask_after(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A padding mask of x, of which attention_mask knows the end; all before is real.
-
-    x (B, P + T, W), attention_mask (B, T) or None -> (B, 1, 1, P + T) or None
-    """
-    if attention_mask is None:
-        return None
-    return padding_mask(F.pad(attention_mask, (x.shape[1] - attention_mask.shape[1], 0), value=1))
-
-
 def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """What x sees behind a prefix whose positions see each other: all of it, and the real ones before.
 

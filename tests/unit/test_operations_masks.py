@@ -193,13 +193,6 @@ def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
     assert torch.equal(masks.joined_mask(None, x, hidden), masks.causal_mask(x, hidden))
 
 
-def test_what_stands_before_a_masked_row_is_real():
-    x = torch.zeros(2, 3, 1)
-    assert masks.padding_mask_after(x, None) is None
-    seen = masks.padding_mask_after(x, torch.tensor([[1, 0], [1, 1]]))
-    assert seen[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
-
-
 def test_what_is_asked_is_one_block_wherever_it_stands():
     types = torch.tensor([[1, 0, 1, 0]])
     seen = masks.block_mask(torch.zeros(1, 4, 2), None, torch.where(types == 1, 0, -1))[0, 0]
