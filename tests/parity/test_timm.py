@@ -26,6 +26,7 @@ SMALLER: dict[str, dict[str, Any]] = {  # family -> what makes its networks smal
     "timm_vit": {"depth": 2, "img_size": 32},
     "timm_resnet": {"layers": (1, 2, 1, 1), "channels": (8, 16, 24, 32)},
     "timm_convnext": {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)},
+    "timm_convnext_overlapping": {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)},
 }
 LISTED = [
     (family.name, name)
