@@ -16,11 +16,15 @@ NORMS = ("LayerNorm", "RMSNorm")
 
 
 def with_role(leaf: Leaf, block: BlockPath, role: str, why: str) -> Leaf:
-    """The number that a map has as its name is no element of a list: `ffn.0`; nor is one that its pattern has named."""
-    last = len(leaf.place) - 1
-    numbers = (last,) if isinstance(leaf.place[last], tuple) else ()
+    """A number that a map or its folder has as its name is no element of a list, nor is one that its pattern has named.
+
+    `ffn.0`, `layers.{n}.1.norm`: behind the lists of the block that it stands in.
+    """
+    last, lists = len(leaf.place) - 1, sum(index is not None for _, index in block)
+    numbers = [at for at, part in enumerate(leaf.place) if isinstance(part, tuple)]
+    named = [at for at in numbers if at == last or (at in numbers[lists:] and len(leaf.place[at]) == 1)]
     kept = leaf.fixed if block == leaf.block else ()
-    return replace(leaf, block=block, role=role, why=why, fixed=tuple(sorted({*kept, *numbers})))
+    return replace(leaf, block=block, role=role, why=why, fixed=tuple(sorted({*kept, *named})))
 
 
 @dataclass(frozen=True)
