@@ -253,6 +253,8 @@ def said_of(rule: FlowRule, fault: Misfit) -> str:
 
 
 def _otherwise(fault: Misfit) -> str:
+    if not fault.allowed:
+        return f"has steps that go with no {fault.name} together"
     is_for = "takes" if fault.kind == TAKES else "is for"
     return f"{is_for} {fault.name} = {_either(fault.allowed)}, not {_seen(fault.value)}"
 

@@ -14,7 +14,7 @@ from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
 from mapper.inference.misfits import LACKS, misfits
-from mapper.inference.nearest import against_defaults, decisive, nears, why_none
+from mapper.inference.nearest import against_defaults, decisive, nears
 from mapper.inference.scopes import Scope, is_tower
 from mapper.inference.select import Choice, choose, fitting_flows, named_flows, specificity
 from mapper.rulebook.flows import FlowRule
@@ -58,9 +58,10 @@ def choose_root(
         choice = choose(root, flows, families, facts)
         if choice.flow:
             return choice
-        if stated and not _is_near(root, choice, facts):
-            raise _refused(stated, choice, root, flows, facts)
         if stated:
+            fitting = [] if _is_near(root, choice, facts) else _of_any_task(root, flows, facts)
+            if fitting:
+                raise _refused(stated, fitting)
             return choice
     if not task and (choice := _of_library(root, flows, families, facts)).flow:
         return choice
@@ -116,14 +117,17 @@ def _other_heads(task: Known, flow: FlowRule) -> str:
     return f"config {task.source} is for the task {shorten(task.value)}, but the heads in the file are for {words}"
 
 
-def _refused(stated: Known, choice: Choice, root: Scope, flows: FlowTable, facts: Facts) -> HintError:
-    """The error for a task that the heads are not for, with those that they are for."""
+def _of_any_task(root: Scope, flows: FlowTable, facts: Facts) -> list[FlowRule]:
+    """The flows that would fit if another task were told: none where what stands below is not read."""
     roots = [rule for rule in flows.values() if rule.topic == ROOT and rule.when.get(TASK)]
     fitting = [rule for rule in roots if not any(misfits(root, rule, facts, (TASK,)))]
-    fitting += [one.flow for one in _made(_composed(root, flows, facts)).values() if one.flow]
+    return fitting + [one.flow for one in _made(_composed(root, flows, facts)).values() if one.flow]
+
+
+def _refused(stated: Known, fitting: Sequence[FlowRule]) -> HintError:
+    """The error for a task that the heads are not for, with those that they are for."""
     tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
-    why = f"possible here: {', '.join(tasks)}" if tasks else why_none(root, choice, facts)
-    return HintError(f"{stated.source} does not go with the heads; {why}")
+    return HintError(f"{stated.source} does not go with the heads; possible here: {', '.join(tasks)}")
 
 
 def _suited(root: Scope, flows: FlowTable, families: Families) -> FlowTable:
