@@ -317,3 +317,40 @@ def test_a_unet_without_a_text_is_asked_for_what_no_config_says(tmp_path: Path) 
     torch.save(PlainUNet().state_dict(), tmp_path / "diffusion_pytorch_model.bin")
     asked = {question.fact for question in mapper.inspect(tmp_path).architecture.questions}
     assert asked >= {"unet.padding", "timestep.cosine_first", "timestep.shift", "norm.groups", "norm.eps"}
+
+
+class ScaledResnet(Resnet):
+    """The timestep scales and shifts the second norm (2105.05233)."""
+
+    def __init__(self, size: int, out: int):
+        super().__init__(size, out)
+        self.time_emb_proj = nn.Linear(32, 2 * out)
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        scale, shift = self.time_emb_proj(F.silu(time))[:, :, None, None].chunk(2, dim=1)
+        y = self.norm2(self.conv1(F.silu(self.norm1(x)))) * (1 + scale) + shift
+        return self.conv2(F.silu(y)) + (self.conv_shortcut(x) if hasattr(self, "conv_shortcut") else x)
+
+
+class ScaledUNet(PlainUNet):
+    """With such layers, and no norm before the attention in its middle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for part in (*self.down_blocks, self.mid_block, *self.up_blocks):
+            made = [ScaledResnet(each.conv1.in_channels, each.conv1.out_channels) for each in part.resnets]
+            part.resnets = nn.ModuleList(made)
+        self.mid_block.attentions[0].group_norm = nn.Identity()
+        for module in self.modules():
+            if isinstance(module, nn.GroupNorm):
+                module.eps = 1e-3
+
+
+def test_a_unet_whose_steps_scale_its_norms(tmp_path: Path) -> None:
+    model = randomise(ScaledUNet().eval())
+    image = torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    steps, classes = torch.tensor([3.0, 500.0]), torch.tensor([4, 1])
+    with torch.no_grad():
+        wanted = model(image, steps, classes)
+    config = {**PLAIN, "resnet_time_scale_shift": "scale_shift"}
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, class_labels=classes)

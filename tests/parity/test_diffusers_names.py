@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -47,9 +48,9 @@ class MapAttention(nn.Module):
 
 
 class Half(nn.Module):
-    """An encoder, or a decoder where the sizes fall."""
+    """An encoder, or a decoder where the sizes fall; stages of the size `attended` have attention after each layer."""
 
-    def __init__(self, channels: int, sizes: list[int], out: int, is_encoder: bool):
+    def __init__(self, channels: int, sizes: list[int], out: int, is_encoder: bool, attended: int | None):
         super().__init__()
         self.is_encoder, middle = is_encoder, max(sizes)
         self.conv_in = nn.Conv2d(channels, sizes[0], 3, padding=1)
@@ -57,6 +58,8 @@ class Half(nn.Module):
         for index, each in enumerate(sizes):
             layers = [Resnet(size if not at else each, each) for at in range(count)]
             block = parts(resnets=nn.ModuleList(layers))
+            if each == attended:
+                block.add_module("attentions", nn.ModuleList(MapAttention(each) for _ in layers))
             if index < len(sizes) - 1:
                 step = parts(conv=nn.Conv2d(each, each, 3, 2 if is_encoder else 1, 0 if is_encoder else 1))
                 block.add_module("downsamplers" if is_encoder else "upsamplers", nn.ModuleList([step]))
@@ -73,8 +76,10 @@ class Half(nn.Module):
 
     def blocks(self, x: Tensor) -> Tensor:
         for block in self.down_blocks if self.is_encoder else self.up_blocks:
-            for layer in block.resnets:
+            for at, layer in enumerate(block.resnets):
                 x = layer(x)
+                if hasattr(block, "attentions"):
+                    x = block.attentions[at](x)
             if hasattr(block, "downsamplers"):
                 x = block.downsamplers[0].conv(F.pad(x, (0, 1, 0, 1)))
             if hasattr(block, "upsamplers"):
@@ -88,10 +93,10 @@ class Half(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, attended: int | None) -> None:
         super().__init__()
-        self.encoder = Half(3, [8, 12, 16], 4, is_encoder=True)
-        self.decoder = Half(2, [16, 12, 8], 3, is_encoder=False)
+        self.encoder = Half(3, [8, 12, 16], 4, is_encoder=True, attended=attended)
+        self.decoder = Half(2, [16, 12, 8], 3, is_encoder=False, attended=attended)
         self.quant_conv, self.post_quant_conv = nn.Conv2d(4, 4, 1), nn.Conv2d(2, 2, 1)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -99,8 +104,13 @@ class Autoencoder(nn.Module):
         return self.decoder(self.post_quant_conv(mean))
 
 
-def test_an_autoencoder_gives_an_image_from_the_mean_of_its_latents(tmp_path: Path) -> None:
-    model = randomise(Autoencoder().eval())
+@pytest.mark.parametrize(
+    "attended", [None, 12, 16], ids=["in the middle alone", "in a stage", "in the coarsest stage"]
+)
+def test_an_autoencoder_gives_an_image_from_the_mean_of_its_latents(
+    attended: int | None, tmp_path: Path
+) -> None:
+    model = randomise(Autoencoder(attended).eval())
     torch.save(model.state_dict(), tmp_path / "diffusion_pytorch_model.bin")
     config = {
         "_class_name": "AutoencoderKL",
