@@ -354,3 +354,56 @@ def test_a_unet_whose_steps_scale_its_norms(tmp_path: Path) -> None:
         wanted = model(image, steps, classes)
     config = {**PLAIN, "resnet_time_scale_shift": "scale_shift"}
     compared(tmp_path, model, config, wanted, sample=image, timestep=steps, class_labels=classes)
+
+
+class Resized(Resnet):
+    """A layer over means of four places, or over each place four times."""
+
+    def __init__(self, size: int, is_finer: bool):
+        super().__init__(size, size)
+        self.is_finer = is_finer
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        x, y = (
+            F.interpolate(each, scale_factor=2) if self.is_finer else F.avg_pool2d(each, 2)
+            for each in (x, F.silu(self.norm1(x)))
+        )
+        y = self.conv1(y) + self.time_emb_proj(F.silu(time))[:, :, None, None]
+        return x + self.conv2(F.silu(self.norm2(y)))
+
+
+class ResizedUNet(PlainUNet):
+    """With layers, and no convolutions, that change the size of a map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down_blocks[0].downsamplers[0] = Resized(8, is_finer=False)
+        self.up_blocks[0].upsamplers[0] = Resized(16, is_finer=True)
+        for module in self.modules():
+            if isinstance(module, nn.GroupNorm):
+                module.eps = 1e-3
+
+    def denoised(self, x: Tensor, time: Tensor) -> Tensor:
+        x = self.conv_in(x)
+        (down, low), (first, last) = self.down_blocks, self.up_blocks
+        kept = [x, down.attentions[0](down.resnets[0](x, time))]
+        kept.append(down.downsamplers[0](kept[-1], time))
+        kept.append(low.resnets[0](kept[-1], time))
+        x = self.mid_block.attentions[0](self.mid_block.resnets[0](kept[-1], time))
+        x = self.mid_block.resnets[1](x, time)
+        for layer in first.resnets:
+            x = layer(torch.cat((x, kept.pop()), dim=1), time)
+        x = first.upsamplers[0](x, time)
+        for layer, reader in zip(last.resnets, last.attentions, strict=True):
+            x = reader(layer(torch.cat((x, kept.pop()), dim=1), time))
+        return self.conv_out(F.silu(self.conv_norm_out(x)))
+
+
+def test_a_unet_whose_layers_change_the_size(tmp_path: Path) -> None:
+    model = randomise(ResizedUNet().eval())
+    image = torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    steps, classes = torch.tensor([3.0, 500.0]), torch.tensor([4, 1])
+    with torch.no_grad():
+        wanted = model(image, steps, classes)
+    config = {**PLAIN, "downsample_type": "resnet", "upsample_type": "resnet"}
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, class_labels=classes)
