@@ -334,11 +334,11 @@ def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
     close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
 
 
-def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> None:
-    """A header alone does not show them: they are asked for there."""
+def first_esm(positions: str, **more: Any) -> tuple[Any, State]:
+    """The reference, and its tensors under the names of the first release."""
     config = transformers.EsmConfig(
         vocab_size=33, hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, pad_token_id=1,
-        mask_token_id=32, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=False, layer_norm_eps=1e-5,
+        mask_token_id=32, position_embedding_type=positions, token_dropout=True, layer_norm_eps=1e-5, **more,
     )  # fmt: skip
     model = reference("EsmForMaskedLM", config)
     state = renamed(
@@ -348,8 +348,15 @@ def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> N
         (r"attention\.LayerNorm", "self_attn_layer_norm"), (r"(layers\.\d+)\.LayerNorm", r"\1.final_layer_norm"),
         (r"intermediate\.dense", "fc1"), (r"output\.dense", "fc2"), (r"encoder\.emb_layer_norm_after", "emb_layer_norm_after"),
         (r"attention\.self\.rotary_embeddings", "self_attn.rot_emb"), (r"^rotary_embeddings", "layers.0.self_attn.rot_emb"),
+        (r"embeddings\.position_embeddings", "embed_positions"), (r"embeddings\.layer_norm", "emb_layer_norm_before"),
     )  # fmt: skip
     state["lm_head.weight"] = state["embed_tokens.weight"].clone()
+    return model, state
+
+
+def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> None:
+    """A header alone does not show them: they are asked for there."""
+    model, state = first_esm("rotary", emb_layer_norm_before=False)
     for layer in range(2):
         state[f"layers.{layer}.self_attn.rot_emb.inv_freq"] = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
     folder = save(tmp_path / "model", "esm2.pt", state)
@@ -359,6 +366,16 @@ def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> N
     ]
     found = mapper.build(folder)(ids)
     close(output(found, "logits"), model(ids).logits)
+
+
+def test_esm_1b_reads_positions_from_a_table_and_norms_its_embeddings(tmp_path: Path) -> None:
+    model, state = first_esm("absolute", emb_layer_norm_before=True, max_position_embeddings=20)
+    folder, ids = (
+        save(tmp_path / "model", "esm1b.pt", state),
+        torch.tensor([[0, 5, 32, 7, 1, 1], [0, 9, 6, 8, 4, 2]]),
+    )
+    found = mapper.build(folder, hints={"attention.heads": 4})(ids, attention_mask=ids != 1)
+    close(output(found, "logits"), model(ids, attention_mask=ids != 1).logits)
 
 
 def test_longer_texts_of_llama_are_asked_how_much_longer(tmp_path: Path) -> None:
