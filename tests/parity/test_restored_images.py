@@ -101,3 +101,60 @@ def test_an_image_of_the_same_size(is_whole: bool, has_three: bool, tmp_path: Pa
     pixels = torch.rand(1, 3, WINDOW, WINDOW, generator=torch.Generator().manual_seed(1))
     made, wanted = built(pixel_values=pixels).reconstruction, model(pixels)
     assert float((made - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+class Three(nn.Module):
+    """Three convolutions and one beside them; what they make in one is stored, too, and made anew."""
+
+    def __init__(self, read: int, made: int) -> None:
+        super().__init__()
+        self.sk = nn.Conv2d(read, made, 1)
+        self.conv = nn.Sequential(
+            nn.Conv2d(read, 2 * read, 1), nn.Conv2d(2 * read, 2 * made, 3), nn.Conv2d(2 * made, made, 1)
+        )
+        self.eval_conv = convolution(read, made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.pad(x, (1, 1, 1, 1))) + self.sk(x)
+
+
+class Weighed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1_r, self.c2_r, self.c3_r = (Three(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        first = F.silu(self.c1_r(x))
+        y = self.c3_r(F.silu(self.c2_r(first)))
+        return (y + x) * (torch.sigmoid(y) - 0.5), first
+
+
+class Enlarged(nn.Module):
+    """An image of twice the size through six layers (2311.12770)."""
+
+    def __init__(self, has_mean: bool) -> None:
+        super().__init__()
+        self.has_mean, self.conv_1, self.conv_2 = has_mean, Three(3, WIDTH), Three(WIDTH, WIDTH)
+        for number in range(1, 7):
+            self.add_module(f"block_{number}", Weighed())
+        self.conv_cat = nn.Conv2d(4 * WIDTH, WIDTH, 1)
+        self.upsampler = nn.Sequential(convolution(WIDTH, 12), nn.PixelShuffle(2))
+        if not has_mean:
+            self.register_buffer("no_norm", torch.zeros(1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        kept = [self.conv_1((pixels - MEAN) * 255.0 if self.has_mean else pixels)]
+        for number in range(1, 7):
+            x, inner = getattr(self, f"block_{number}")(kept[-1])
+            kept.append(x)
+        return self.upsampler(self.conv_cat(torch.cat((kept[0], self.conv_2(x), kept[1], inner), dim=1)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("has_mean", [False, True], ids=["colours as they are", "less their mean"])
+def test_layers_that_weigh_themselves(has_mean: bool, tmp_path: Path) -> None:
+    model = randomise(Enlarged(has_mean).eval())
+    torch.save(model.state_dict(), tmp_path / "model.pth")
+    pixels = torch.rand(1, 3, 8, 6, generator=torch.Generator().manual_seed(1))
+    made, wanted = mapper.build(tmp_path / "model.pth")(pixel_values=pixels).reconstruction, model(pixels)
+    assert float((made - wanted).abs().max() / wanted.std()) <= TOLERANCE
