@@ -312,18 +312,44 @@ def test_clip_as_first_released_and_of_openclip(act: str, hint: bool, tmp_path: 
         close(output(found, name), output(expected, name))
 
 
-def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
-    model = llama(rms_norm_eps=1e-5)
-    state = renamed(
-        model.state_dict(),
-        (r"^model\.", ""), (r"embed_tokens", "tok_embeddings"), (r"lm_head", "output"), (r"self_attn\.o_proj", "attn.output_proj"),
+def torchtune(state: Mapping[str, Tensor], *norms: tuple[str, str]) -> State:
+    """A decoder under the names of torchtune, its norms as told."""
+    made = renamed(
+        state, *norms, (r"^model\.", ""), (r"embed_tokens", "tok_embeddings"), (r"lm_head", "output"), (r"self_attn\.o_proj", "attn.output_proj"),
         (r"self_attn", "attn"), (r"input_layernorm\.weight", "sa_norm.scale"), (r"post_attention_layernorm\.weight", "mlp_norm.scale"),
         (r"^norm\.weight", "norm.scale"), (r"mlp\.gate_proj", "mlp.w1"), (r"mlp\.down_proj", "mlp.w2"), (r"mlp\.up_proj", "mlp.w3"),
     )  # fmt: skip
-    for name in state:
+    for name in made:
         if name.endswith(("q_proj.weight", "k_proj.weight")):
-            state[name] = as_neighbours(state[name], 4 if "q_proj" in name else 2)
+            made[name] = as_neighbours(made[name], 4 if "q_proj" in name else 2)
+    return made
+
+
+def test_torchtune_caps_what_a_final_norm_gives(tmp_path: Path) -> None:
+    """Neither the bounds nor the scale of scores are stored, and its models and its builder have others."""
+    config = transformers.Gemma2Config(
+        **DECODER, num_key_value_heads=2, head_dim=8, sliding_window=3, query_pre_attn_scalar=20, attn_logit_softcapping=5.0,
+        final_logit_softcapping=None, layer_types=["sliding_attention", "full_attention"], pad_token_id=0,
+    )  # fmt: skip
+    model = reference("Gemma2ForCausalLM", config)
+    state = torchtune(
+        {name: tensor for name, tensor in model.state_dict().items() if "lm_head" not in name},
+        (r"post_attention_layernorm\.weight", "sa_scale.scale"), (r"pre_feedforward_layernorm\.weight", "mlp_norm.scale"),
+        (r"post_feedforward_layernorm\.weight", "mlp_scale.scale"), (r"^model\.norm\.weight", "norm.rms_norm.scale"),
+    )  # fmt: skip
     folder = save(tmp_path / "model", "model.pt", state)
+    answers = {"attention.heads": 4, "attention.scale": 20**-0.5, "attention.softcap": 5.0, "norm.softcap": 2.0, "rotary.base": 10000.0}  # fmt: skip
+    for left_out in answers:
+        with pytest.raises(mapper.MapperError, match=left_out.replace(".", r"\.")):
+            mapper.build(folder, hints={name: value for name, value in answers.items() if name != left_out})
+    states = model.model(IDS).last_hidden_state
+    expected = 2.0 * torch.tanh(states / 2.0) @ model.lm_head.weight.T
+    close(output(mapper.build(folder, hints={**answers, "attention.window": 3})(IDS), "logits"), expected)
+
+
+def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
+    model = llama(rms_norm_eps=1e-5)
+    folder = save(tmp_path / "model", "model.pt", torchtune(model.state_dict()))
     answers = {"attention.heads": 4, "norm.eps": 1e-5, "rotary.base": 10000.0}
     asked = {question.fact for question in mapper.inspect(folder).architecture.questions}
     assert asked >= set(answers)
