@@ -328,7 +328,7 @@ def torchtune(state: Mapping[str, Tensor], *norms: tuple[str, str]) -> State:
 def test_torchtune_caps_what_a_final_norm_gives(tmp_path: Path) -> None:
     """Neither the bounds nor the scale of scores are stored, and its models and its builder have others."""
     config = transformers.Gemma2Config(
-        **DECODER, num_key_value_heads=2, head_dim=8, sliding_window=3, query_pre_attn_scalar=20, attn_logit_softcapping=5.0,
+        **{**DECODER, "tie_word_embeddings": True}, num_key_value_heads=2, head_dim=8, sliding_window=3, query_pre_attn_scalar=20, attn_logit_softcapping=5.0,
         final_logit_softcapping=None, layer_types=["sliding_attention", "full_attention"], pad_token_id=0,
     )  # fmt: skip
     model = reference("Gemma2ForCausalLM", config)
