@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ class Scale(nn.Module):
 class Gated(nn.Module):
     """Layers with a gate of silu and factors of each channel (2304.07193)."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: str = "w12", second: str = "w3") -> None:
         super().__init__()
+        self.first, self.second = first, second
         self.cls_token, self.pos_embed = (
             nn.Parameter(torch.zeros(1, 1, SIZE)),
             nn.Parameter(torch.zeros(1, 5, SIZE)),
@@ -57,7 +59,7 @@ class Gated(nn.Module):
     def layer(self) -> nn.ModuleDict:
         return nn.ModuleDict({
             "norm1": nn.LayerNorm(SIZE, 1e-6), "attn": nn.ModuleDict({"qkv": nn.Linear(SIZE, 3 * SIZE), "proj": nn.Linear(SIZE, SIZE)}),
-            "ls1": Scale(), "norm2": nn.LayerNorm(SIZE, 1e-6), "mlp": nn.ModuleDict({"w12": nn.Linear(SIZE, 128), "w3": nn.Linear(64, SIZE)}), "ls2": Scale(),
+            "ls1": Scale(), "norm2": nn.LayerNorm(SIZE, 1e-6), "mlp": nn.ModuleDict({self.first: nn.Linear(SIZE, 128), self.second: nn.Linear(64, SIZE)}), "ls2": Scale(),
         })  # fmt: skip
 
     def forward(self, image: Tensor) -> Tensor:
@@ -66,8 +68,8 @@ class Gated(nn.Module):
         for one in self.blocks:
             attn, mlp = one["attn"], one["mlp"]
             x = x + attn["proj"](mixed(attn["qkv"](one["norm1"](x)))) * one["ls1"].gamma
-            gate, up = mlp["w12"](one["norm2"](x)).chunk(2, dim=-1)
-            x = x + mlp["w3"](F.silu(gate) * up) * one["ls2"].gamma
+            gate, up = mlp[self.first](one["norm2"](x)).chunk(2, dim=-1)
+            x = x + mlp[self.second](F.silu(gate) * up) * one["ls2"].gamma
         return self.norm(x)
 
 
@@ -75,6 +77,19 @@ class Gated(nn.Module):
 def test_a_gate_of_silu(tmp_path: Path) -> None:
     model = Gated()
     made = built_from(model, tmp_path, {})(pixel_values=pixels())
+    assert near(made.last_hidden_state, model(pixels()))
+
+
+@torch.no_grad()
+def test_a_gate_under_the_names_of_networks_without_one(tmp_path: Path) -> None:
+    """Timm's config says which network it is; without it the activation and the place of the gate are asked."""
+    model = Gated("fc1", "fc2")
+    torch.save(randomise(model.eval()).state_dict(), tmp_path / "model.pth")
+    asked = {question.fact for question in mapper.inspect(tmp_path / "model.pth").architecture.questions}
+    assert asked >= {"feed_forward.activation", "feed_forward.gate_last"}
+    said = {"architecture": "vit_giant_patch14_dinov2", "num_classes": 0, "global_pool": "token", "model_args": {"num_heads": HEADS}}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    made = mapper.build(tmp_path)(pixel_values=pixels())
     assert near(made.last_hidden_state, model(pixels()))
 
 
