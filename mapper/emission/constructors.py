@@ -453,6 +453,7 @@ class Constructor:
             "batch_first=True",
             "bidirectional=True" if any(name.endswith("_reverse") for name in tensors) else None,
             f"proj_size={projection[0]}" if projection is not None else None,
+            self.nonlinearity(),
         ]
         width = self.value("input_size", tensors["weight_ih_l0"].shape[1])
         return self.call(f"nn.{self.leaf.kind}", width, self.value("hidden_size", hidden), *options)
@@ -462,9 +463,13 @@ class Constructor:
         tensors = self.leaf.tensors
         width = self.value("input_size", tensors["weight_ih"].shape[1])
         hidden = self.value("hidden_size", tensors["weight_hh"].shape[1])
-        return self.call(
-            f"{self.leaf.kind}Steps", width, hidden, None if "bias_ih" in tensors else "bias=False"
-        )
+        options = (None if "bias_ih" in tensors else "bias=False", self.nonlinearity())
+        return self.call(f"{self.leaf.kind}Steps", width, hidden, *options)
+
+    def nonlinearity(self) -> str | None:
+        """The argument of a plain recurrent layer that has another one than torch's own has."""
+        fact = self.leaf.facts.get("nonlinearity")
+        return f"nonlinearity={literal(fact.value)}" if fact else None
 
     def bare(self) -> str:
         info = self.leaf.tensors[""]

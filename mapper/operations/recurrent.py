@@ -37,8 +37,8 @@ class GRUSteps(nn.GRUCell):
 class RNNSteps(nn.RNNCell):
     """Recurrent cell over each position in turn. (B, L, in) -> (B, L, hidden), (B, hidden)"""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
-        super().__init__(input_size, hidden_size, bias)
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"):
+        super().__init__(input_size, hidden_size, bias, nonlinearity)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         state, outputs = None, []

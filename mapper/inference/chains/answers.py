@@ -171,7 +171,7 @@ class Answers:
 
     def refuse(self, leaf: Leaf, fact: str, value: str, why: str) -> HintError:
         """The error for an answer that does not go with a layer."""
-        return HintError(f"--set {fact}={shorten(value)[1:-1]}: {why} (at {leaf.place})", fact=fact)
+        return HintError(f"--set {fact}: {shorten(value)} at {leaf.place}: {why}", fact=fact)
 
 
 def _text(value: Any) -> str:

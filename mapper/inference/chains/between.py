@@ -34,6 +34,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_fra
 from mapper.inference.chains.outputs import give
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
+from mapper.inference.chains.recurrence import ask_nonlinearity
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, is_of, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.twins import Twins
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 INPUT, IDS = "inputs", "input_ids"
 _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
+    "chain.nonlinearity",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 _LARGER = "upsample_2"
@@ -273,6 +275,7 @@ class Between:
     def layer(self, at: int, link: Link) -> None:
         role, element, self.is_reduced = self.roles[at], link.element, False
         if element.group == RECURRENT:
+            ask_nonlinearity(element.leaf, self.answers)
             begin, end = self.states.get(element.name, ("", "_"))
             self.add(f"x, {end} = {role}({self.name}{begin and ', ' + begin})")
             self.name = "x"
@@ -350,6 +353,7 @@ class Between:
         """What of a sequence goes on."""
         element = link.element
         among = ["all", "last", *(["final_states"] if element.is_bidirectional else []), "mean", "max"]
+        among += ["sum"] if link.after.is_table else []  # a bag of words
         is_read_on = following is not None and following.group == RECURRENT
         usual = ("all", "what another recurrent layer reads") if is_read_on else None
         if link.after.is_table and following is not None and following.inputs > element.outputs:

@@ -89,5 +89,12 @@ def origins(names: Iterable[str], reads: Mapping[str, tuple[str, ...]]) -> set[s
     return seen
 
 
+def is_spread_of_read(node: Node, nodes: Iterable[Node], reads: Mapping[str, str]) -> bool:
+    """Whether a layer reads what another of its sizes does that is read on: a spread beside a mean, of which no sample is drawn."""
+    read = {name for text in reads.values() for name in text.replace("(", " ").replace(")", " ").split()}
+    alike = (one for one in nodes if one is not node and _sizes(one) == _sizes(node))
+    return any(reads[one.name] == reads[node.name] and one.name in read for one in alike)
+
+
 def _sizes(node: Node) -> tuple[object, ...]:
     return node.first.group, node.first.inputs, node.first.outputs, node.first.kernel

@@ -33,7 +33,7 @@ def normed(between: Between, link: Link, role: str, axes: int) -> str:
         between.written.arguments[role] = {"dimensions": axes or 1}
         is_turned = between.is_sequence and not axes
         between.written.has_single_rows |= not between.is_sequence and not axes
-        return f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_turned else f"{role}(x)"
+        return f"{role}(x.movedim(-1, 1)).movedim(1, -1)" if is_turned else f"{role}(x)"
     count = _groups(between, link) if axes and len(weight_shape(leaf)) == 1 else ""
     if count is None:
         return "x"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
 
 CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
-LARGER = "upsample"
+LARGER = ("upsample", "bilinear", "aligned")  # words that make maps larger
+_LINEAR = ("", "linear", "bilinear", "trilinear")  # what torch calls it over so many axes
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ def pooling_of(
     windows = tuple(
         Window(k, s, p, p, is_ceiled=is_ceiled) for k, s, p in zip(kernel, stride, padding, strict=True)
     )
-    text = table[word].format(axes=axes, window=", ".join(window))
-    return Pooling(text, windows, word == LARGER, max(kernel if word == LARGER else stride))
+    text = table[word].format(axes=axes, window=", ".join(window), linear=_LINEAR[axes])
+    return Pooling(text, windows, word in LARGER, max(kernel if word in LARGER else stride))
 
 
 def pooled(between: Between, link: Link, value: str, fact: str = "chain.pooling") -> None:

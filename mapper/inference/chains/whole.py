@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mapper.architecture import Leaf
+from mapper.inference.chains.recurrence import ask_nonlinearity
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
@@ -20,6 +21,7 @@ def is_whole(leaves: Sequence[Leaf]) -> bool:
 
 def write_whole(between: Between, name: str) -> None:
     """Its output and its last states, as the input `name` leaves them."""
+    ask_nonlinearity(between.links[0].element.leaf, between.answers)
     between.add(f"x, states = {between.roles[0]}({name})")
     if between.links[0].element.leaf.kind == "LSTM":
         between.add("hidden, cell = states")

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Leaf
-from mapper.errors import HintError
+from mapper.errors import HintError, shorten
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import NoReadingError, Reader, Value
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, RECURRENT, Element
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
+from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
+from mapper.inference.chains.likely import is_likely
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.nodes import (
     IDS,
     INPUT,
     Node,
     Sources,
-    is_connected,
     names_in,
     nodes_of,
     outputs_of,
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
 
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
-_OUTPUTS = 6  # of one network
-_COUNTED = 3  # layers of one name, of which it is said that they are of one network
+_DIGITS = 8  # of how wide an input may be said to be
+_NOTHING = "none"  # of a layer that is of no use
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
-_EXTRA = 2  # inputs of vectors beside the first
 
 
 @dataclass(frozen=True)
@@ -78,50 +78,7 @@ def woven_of(
     if nodes is None:
         return None
     woven = Woven(tuple(sorted(nodes, key=lambda node: natural(node.name))), tuple(rest))
-    return woven if is_told or _is_likely(woven, words) else None
-
-
-def _is_likely(woven: Woven, words: ChainWords) -> bool:
-    """Whether layers read what others give: what has no place for its sizes is no network of these layers alone."""
-    sources = Sources(woven.nodes, words.apart)
-    sources.solve()
-    known = {name: text for name, (text, _) in sources.known.items()}
-    may_be_read = {name for texts in sources.open.values() for text in texts for name in names_in(text)}
-    ends = [node for node in outputs_of(known, woven.nodes) if node.name not in may_be_read]
-    if len(ends) > _OUTPUTS or len(sources.inputs) > _EXTRA + 1:
-        return False
-    if any(known[node.name] in sources.inputs for node in ends):
-        return False  # it reads the input, and nobody what it gives
-    texts = {*known.values(), *(text for several in sources.open.values() for text in several)}
-    if _is_of_maps_alone(woven) and not _is_counted(woven) and any(map(_joins_input, texts)):
-        return False  # what another input would have to fill up is no sign of one
-    has_tables = any(node.first.group == EMBEDDING for node in woven.nodes)
-    is_joined = any(not _is_name(text) for text in known.values()) or bool(sources.open)
-    is_several = len(sources.inputs) > 1
-    return (is_joined or has_tables or is_several) and (not is_several or _is_one(sources, woven.nodes))
-
-
-def _is_of_maps_alone(woven: Woven) -> bool:
-    return all(element.group == LINEAR for element in woven.elements() if element.is_main)
-
-
-def _is_counted(woven: Woven) -> bool:
-    """Whether layers have one name with a number each: `fc1`, `fc2`, `fc3`."""
-    words = Counter(re.sub(r"\d+", "", node.name) for node in woven.nodes if re.search(r"\d", node.name))
-    return len(words) == 1 and words.total() == len(woven.nodes) >= _COUNTED
-
-
-def _joins_input(text: str) -> bool:
-    """Whether an input stands beside what a layer gives."""
-    found = names_in(text)
-    return len(found) > 1 and any(name.startswith(INPUT) for name in found)
-
-
-def _is_one(sources: Sources, nodes: Sequence[Node]) -> bool:
-    """Whether layers that read inputs of their own are joined, or each of them begins a folder of several layers."""
-    entering = [node for node in nodes if sources.known[node.name][0] in sources.inputs]
-    folders = Counter(node.first.leaf.place[:1] for node in nodes)
-    return is_connected(sources) or all(folders[node.first.leaf.place[:1]] > 1 for node in entering)
+    return woven if is_told or is_likely(woven.nodes, words) else None
 
 
 def _in_positions(value: Value, node: Node) -> Value:
@@ -160,6 +117,8 @@ class Weaving:
         self.by_name = {node.name: node for node in self.nodes}
         self.main: Between | None = None
         self.sources = Sources(self.nodes, answers.words.apart)
+        self.takes = dict(self._told_inputs())  # in order, with their widths; 0: not said
+        self.sources.inputs |= {name: width for name, width in self.takes.items() if width}
         self.variables: dict[str, str] = {}
         self.known: dict[str, Value] = {}
         self.windows: dict[str, list[list[Window]] | None] = {}
@@ -168,6 +127,15 @@ class Weaving:
         elements = tuple(replace(element, leaf=next(leaves)) for element in node.elements)
         self.roles |= {id(element): next(roles) for element in elements}
         return Node(elements)
+
+    def _told_inputs(self) -> Iterator[tuple[str, int]]:
+        """The inputs as they were told: `a, b`, or `a:11, b:3` with how many features each has."""
+        for text in self.answers.told(TAKES).split(","):
+            name, _, width = (part.strip() for part in text.partition(":"))
+            if width and not (width.isdecimal() and len(width) < _DIGITS):
+                raise HintError(f"--set {TAKES}: {width!r} is no number of features", fact=TAKES)
+            if name:
+                yield name, int(width or 0)
 
     # --------------------------------------------------------------------------------------------- what is read
     def reads(self) -> dict[str, str]:
@@ -231,9 +199,22 @@ class Weaving:
         runs = self._runs(reads)
         ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
         ends = [node for node in ends if node.name not in self.begins.values()]
+        ends = [node for node in ends if self.answers.told_at(node.first.leaf, GIVES) != _NOTHING]
+        if told:
+            self._refuse_idle(ends)
         for run in runs:
             self._write(between, run, ends)
         self._finish(between, ends)
+
+    def _refuse_idle(self, ends: Sequence[Node]) -> None:
+        """Raises HintError for a layer that nobody reads and that is no output: something was not said."""
+        idle = [node.name for node in ends if not is_spread_of_read(node, self.nodes, self.texts)]
+        if idle:
+            name = idle[0]
+            why = (
+                f"nobody reads {name!r}, and it is no output: say what reads it, or {name}:{GIVES}={_NOTHING}"
+            )
+            raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {why}", fact=GIVES)
 
     def _runs(self, reads: Mapping[str, str]) -> list[Run]:
         """The layers, those that nothing parts together, each behind what it reads."""
@@ -305,6 +286,7 @@ class Weaving:
     def _value(self, text: str, node: Node) -> Value:
         """What a layer reads, as an expression over variables."""
         names = dict(self.known)
+        self._refuse_widths(text, node)
         for name in names_in(text):
             if name not in names and name not in self.by_name:
                 width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
@@ -314,6 +296,18 @@ class Weaving:
             return Reader(text, names, self._function).read()
         except NoReadingError as error:
             raise self._unread(node, text, str(error)) from None
+
+    def _refuse_widths(self, text: str, node: Node) -> None:
+        """Raises HintError where several inputs stand side by side of which nothing shows how wide each is."""
+        unknown = [name for name in dict.fromkeys(names_in(text)) if name not in self.by_name]
+        unknown = [name for name in unknown if not self.sources.inputs.get(name)]
+        if len(unknown) > 1 and node.first.group != EMBEDDING and _SIDES.fullmatch(text):
+            said = ", ".join(f"{name}:N" for name in unknown)
+            raise HintError(
+                f"{node.name} reads {node.first.inputs} features of {' and '.join(unknown)}, and nothing shows how"
+                f" many of each: say --set '{TAKES}={said}'",
+                fact=TAKES,
+            )
 
     def _unread(self, node: Node, text: str, why: str) -> HintError | NoReadingError:
         """The error for what a layer cannot read: of whoever said it, or, where nobody did, that it is to be said."""
@@ -404,7 +398,8 @@ class Weaving:
 
     def _variable(self, node: Node) -> str:
         plain = re.sub(r"\W", "_", node.name)
-        plain = plain if is_free(plain) and plain not in self.sources.inputs else f"layer_{plain}"
+        is_taken = plain in self.sources.inputs or plain in self.roles.values()  # a role becomes a module
+        plain = f"layer_{plain}" if is_taken or not is_free(plain) else plain
         while plain in self.variables.values():
             plain += "_"
         self.variables[node.name] = plain
@@ -417,7 +412,7 @@ class Weaving:
             try:
                 values = Reader(self.gives, self.known, self._function).several()
             except NoReadingError as error:
-                raise HintError(f"--set {GIVES}={self.gives}: {error}", fact=GIVES) from None
+                raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
         elif self._may_meet(ends):
             one, other = (node.name for node in ends)
@@ -451,8 +446,7 @@ class Weaving:
             for name in names_in(self.texts[node.name]):
                 if name not in self.by_name:
                     found.setdefault(name, self._input(name, node))
-        told = [name.strip() for name in self.answers.told(TAKES).split(",") if name.strip()]
-        order = [*(name for name in told if name in found), *found]
+        order = [*(name for name in self.takes if name in found), *found]
         return {name: found[name] for name in dict.fromkeys(order)}
 
     def _input(self, name: str, node: Node) -> dict[str, Any]:

@@ -1,0 +1,182 @@
+"""Small networks that run once what no size shows is told, and what is told too little or wrongly."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import mapper
+from mapper.errors import HintError
+
+PLAIN = {"chain.activation": "relu", "chain.output": "none"}
+MAPS = {**PLAIN, "chain.stride": 1, "chain.padding": "half", "chain.pooling": "none"}
+
+
+def asked(net, hints=None):
+    """The questions that are left, by name, with what is possible."""
+    found = mapper.inspect(net.state_dict(), hints=hints or {}).architecture.questions
+    return {question.name: question.candidates for question in found}
+
+
+@torch.no_grad()
+def given(net, hints, *inputs):
+    """What the network gives that was read from weights alone, and told so much."""
+    made = mapper.build(net.state_dict(), hints=hints)(*inputs)
+    return made if isinstance(made, torch.Tensor) else next(iter(vars(made).values()))
+
+
+class Layers(dict):
+    """Layers by their names in the file."""
+
+    def state_dict(self):
+        return {
+            f"{name}.{key}": value
+            for name, layer in self.items()
+            for key, value in layer.state_dict().items()
+        }
+
+    def eval(self):
+        for layer in self.values():
+            layer.eval()
+        return self
+
+
+def layers(**made):
+    torch.manual_seed(3)
+    return Layers(made)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("value", ["tanh", "relu"])
+def test_the_activation_of_a_plain_recurrent_layer_is_asked(value):
+    net = layers(
+        emb=nn.Embedding(9, 6), rnn=nn.RNN(6, 6, nonlinearity=value, batch_first=True), out=nn.Linear(6, 9)
+    )
+    assert asked(net)["chain.nonlinearity"] == ("tanh", "relu")
+    ids, hints = torch.tensor([[1, 4, 8]]), {"chain.positions": "all", "chain.output": "none"}
+    wanted = net["out"](net["rnn"](net["emb"](ids))[0])
+    torch.testing.assert_close(given(net, {**hints, "chain.nonlinearity": value}, ids), wanted)
+    with pytest.raises(HintError, match="allowed: tanh, relu"):
+        mapper.build(net.state_dict(), hints={**hints, "chain.nonlinearity": "gelu"})
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("value", ["tanh", "relu"])
+def test_so_is_that_of_a_cell_and_of_a_layer_alone(value):
+    cell, inputs = (
+        layers(cell=nn.RNNCell(3, 4, nonlinearity=value), out=nn.Linear(4, 2)),
+        torch.randn(2, 5, 3),
+    )
+    state = torch.zeros(2, 4)
+    for step in inputs.unbind(1):
+        state = cell["cell"](step, state)
+    hints = {"chain.positions": "last", "chain.output": "none", "chain.nonlinearity": value}
+    torch.testing.assert_close(given(cell, hints, inputs), cell["out"](state))
+    torch.manual_seed(4)
+    alone = nn.RNN(3, 4, nonlinearity=value, batch_first=True)
+    torch.testing.assert_close(given(alone, {"chain.nonlinearity": value}, inputs), alone(inputs)[0])
+
+
+@torch.no_grad()
+def test_a_layer_may_be_called_as_a_variable_of_the_forward_is():
+    """`linear.0` is the second linear layer of the file, and `gate.1` another one."""
+    names = ("gate.0", "gate.1", "linear.0", "linear.1")
+    net = layers(inp=nn.Linear(5, 6), **{name: nn.Linear(6, 6) for name in names}, outp=nn.Linear(6, 2))
+    inner = "(1 - sigmoid(gate.{0})) * linear.{0} + sigmoid(gate.{0}) * {1}"
+    first, second = inner.format(0, "inp"), inner.format(1, "inp")
+    hints = {"gate.0:chain.reads": "inp", "linear.0:chain.reads": "inp", "gate.1:chain.reads": first}
+    hints |= {"linear.1:chain.reads": first, "outp:chain.reads": second, "inp:chain.reads": "inputs"}
+    x = inp = net["inp"](inputs := torch.randn(3, 5))
+    for at in range(2):
+        gate = torch.sigmoid(net[f"gate.{at}"](x))
+        x = (1 - gate) * net[f"linear.{at}"](x) + gate * inp
+    torch.testing.assert_close(
+        given(net, {**hints, "chain.activation": "none", "chain.output": "none"}, inputs), net["outp"](x)
+    )
+
+
+def test_a_layer_that_nobody_reads_and_that_is_no_output_is_refused():
+    net = layers(**{f"pts.{at}": nn.Linear(6 if at else 3, 6) for at in range(3)}, rgb=nn.Linear(6, 4))
+    hints = {
+        "pts.0:chain.reads": "inputs",
+        "rgb:chain.reads": "pts.1",
+        "chain.gives": "rgb",
+        "chain.activation": "relu",
+    }
+    hints |= {"chain.residual": "none"}
+    with pytest.raises(HintError, match=r"nobody reads 'pts\.2', and it is no output"):
+        mapper.build(net.state_dict(), hints=hints)
+    mapper.build(net.state_dict(), hints={**hints, "pts.2:chain.gives": "none"})
+
+
+@torch.no_grad()
+def test_a_batch_norm_behind_a_table_reads_rows_or_sequences():
+    """The generator of a conditional network (1411.1784): a label for each row of numbers."""
+    net = layers(
+        label_emb=nn.Embedding(5, 4), fc1=nn.Linear(10, 8), bn1=nn.BatchNorm1d(8), fc2=nn.Linear(8, 3)
+    ).eval()
+    hints = {"fc1:chain.reads": "label_emb & inputs", "chain.inputs": "input_ids, inputs", **PLAIN}
+    hints["chain.activation_before_norm"] = "false"
+    for shape in ((7,), (7, 2)):
+        ids, inputs = torch.randint(0, 5, shape), torch.randn(*shape, 6)
+        x = net["fc1"](torch.cat((net["label_emb"](ids), inputs), -1))
+        x = net["bn1"](x.movedim(-1, 1)).movedim(1, -1)
+        torch.testing.assert_close(given(net, hints, ids, inputs), net["fc2"](F.relu(x)))
+
+
+@torch.no_grad()
+def test_widths_of_inputs_side_by_side_are_told():
+    """Two critics of one module (1802.09477): nothing shows how much of 14 features is the state."""
+    sizes = [(14, 8), (8, 8), (8, 1)]
+    net = layers(**{f"l{at}": nn.Linear(*sizes[(at - 1) % 3]) for at in range(1, 7)})
+    hints = {"l1:chain.reads": "state & action", "l4:chain.reads": "state & action", **PLAIN}
+    with pytest.raises(HintError, match=r"say --set 'chain\.inputs=state:N, action:N'|hints="):
+        mapper.build(net.state_dict(), hints=hints)
+    hints["chain.inputs"] = "state:11, action:3"
+    read = mapper.inspect(net.state_dict(), hints=hints).architecture
+    assert {name: spec["shape"] for name, spec in read.inputs.items()} == {
+        "state": ["batch", 11],
+        "action": ["batch", 3],
+    }
+    state, action = torch.randn(2, 11), torch.randn(2, 3)
+    one = torch.cat((state, action), 1)
+    for at in (1, 2, 3):
+        one = net[f"l{at}"](one if at == 1 else F.relu(one))
+    torch.testing.assert_close(given(net, hints, state, action), one)
+
+
+@torch.no_grad()
+def test_words_of_a_bag_may_be_summed():
+    net, ids = layers(embeddings=nn.Embedding(9, 5), linear1=nn.Linear(5, 9)), torch.tensor([[1, 2, 2, 7]])
+    assert "sum" in asked(net)["chain.positions"]
+    wanted = net["linear1"](net["embeddings"](ids).sum(1))
+    torch.testing.assert_close(given(net, {"chain.positions": "sum", "chain.output": "none"}, ids), wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("word", "more"), [("bilinear", {}), ("aligned", {"align_corners": True})])
+def test_maps_may_be_made_larger_between_their_places(word, more):
+    net, inputs = (
+        layers(conv1=nn.Conv2d(2, 3, 3, padding=1), conv2=nn.Conv2d(3, 1, 3, padding=1)),
+        torch.randn(1, 2, 4, 4),
+    )
+    x = F.interpolate(F.relu(net["conv1"](inputs)), scale_factor=2, mode="bilinear", **more)
+    hints = {**MAPS, "conv1:chain.pooling": f"{word}_2"}
+    torch.testing.assert_close(given(net, hints, inputs), net["conv2"](x))
+
+
+@torch.no_grad()
+def test_an_activation_may_be_clipped():
+    net, inputs = layers(fc1=nn.Linear(3, 4), fc2=nn.Linear(4, 2)), 30 * torch.randn(5, 3)
+    hints = {**PLAIN, "chain.activation": "clipped_relu_20"}
+    torch.testing.assert_close(given(net, hints, inputs), net["fc2"](F.hardtanh(net["fc1"](inputs), 0, 20)))
+
+
+def test_a_refusal_has_what_was_said_as_one_value():
+    net = layers(fc1=nn.Linear(3, 4), fc2=nn.Linear(4, 2))
+    with pytest.raises(
+        HintError, match=r"""hints\["chain\.reads"\]: 'inputs & fc9\.a' at fc2: no layer is called"""
+    ):
+        mapper.build(net.state_dict(), hints={"fc2:chain.reads": "inputs & fc9.a", **PLAIN})
