@@ -54,12 +54,12 @@ def test_the_activation_of_a_plain_recurrent_layer_is_asked(value):
     net = layers(
         emb=nn.Embedding(9, 6), rnn=nn.RNN(6, 6, nonlinearity=value, batch_first=True), out=nn.Linear(6, 9)
     )
-    assert asked(net)["chain.nonlinearity"] == ("tanh", "relu")
+    assert asked(net)["chain.recurrent_activation"] == ("tanh", "relu")
     ids, hints = torch.tensor([[1, 4, 8]]), {"chain.positions": "all", "chain.output": "none"}
     wanted = net["out"](net["rnn"](net["emb"](ids))[0])
-    torch.testing.assert_close(given(net, {**hints, "chain.nonlinearity": value}, ids), wanted)
+    torch.testing.assert_close(given(net, {**hints, "chain.recurrent_activation": value}, ids), wanted)
     with pytest.raises(HintError, match="allowed: tanh, relu"):
-        mapper.build(net.state_dict(), hints={**hints, "chain.nonlinearity": "gelu"})
+        mapper.build(net.state_dict(), hints={**hints, "chain.recurrent_activation": "gelu"})
 
 
 @torch.no_grad()
@@ -72,11 +72,11 @@ def test_so_is_that_of_a_cell_and_of_a_layer_alone(value):
     state = torch.zeros(2, 4)
     for step in inputs.unbind(1):
         state = cell["cell"](step, state)
-    hints = {"chain.positions": "last", "chain.output": "none", "chain.nonlinearity": value}
+    hints = {"chain.positions": "last", "chain.output": "none", "chain.recurrent_activation": value}
     torch.testing.assert_close(given(cell, hints, inputs), cell["out"](state))
     torch.manual_seed(4)
     alone = nn.RNN(3, 4, nonlinearity=value, batch_first=True)
-    torch.testing.assert_close(given(alone, {"chain.nonlinearity": value}, inputs), alone(inputs)[0])
+    torch.testing.assert_close(given(alone, {"chain.recurrent_activation": value}, inputs), alone(inputs)[0])
 
 
 @torch.no_grad()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 INPUT, IDS = "inputs", "input_ids"
 _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
-    "chain.nonlinearity",
+    "chain.recurrent_activation",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 _LARGER = "upsample_2"

@@ -9,7 +9,7 @@ from mapper.architecture import Fact, Leaf
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers
 
-FACT = "chain.nonlinearity"
+FACT = "chain.recurrent_activation"
 _TANH, _RELU = "tanh", "relu"  # that torch's own has
 
 
