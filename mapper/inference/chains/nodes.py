@@ -14,29 +14,28 @@ from mapper.inference.chains.elements import (
     NORM,
     RECURRENT,
     Element,
-    shared_folders,
 )
 from mapper.inference.chains.ends import ask_ends
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
 
-NODES = 64  # layers of such a network
 _SIDE_BY_SIDE = 4  # that one layer reads
 _FEW, _POOL = 8, 28  # of more than so many no four, and no three
 _LISTED = 8  # of a question
 INPUT, IDS = "inputs", "input_ids"
+_MOST = 100  # for a layer that nothing is known of: it comes last
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A layer with the norms and slopes behind it."""
+    """A layer with the norms and slopes behind it, and those before it where its list begins with them."""
 
     elements: tuple[Element, ...]
 
     @property
     def first(self) -> Element:
-        return self.elements[0]
+        return next((element for element in self.elements if element.is_main), self.elements[0])
 
     @property
     def name(self) -> str:
@@ -77,7 +76,7 @@ class Sources:
             if any(self._number(node) for node in left):
                 continue
             if not any(self._decide(node) for node in left):
-                node = min(left, key=lambda one: len(self.candidates(one)) or NODES)
+                node = min(left, key=lambda one: len(self.candidates(one)) or _MOST)
                 found = self.candidates(node)
                 if not found:
                     self.enter(node)
@@ -171,17 +170,22 @@ class Sources:
         return False
 
     def _block_before(self, node: Node) -> Node | None:
-        """The last layer of the block before that which a layer is the first of, in one list of blocks."""
+        """The last layer of the block before that which a layer is the first of, in the innermost list of blocks with one."""
         place = node.first.leaf.place
-        at = next((at for at in range(len(place) - 1, 0, -1) if isinstance(place[at], tuple)), 0)
-        listed = [other for other in self.nodes if other.first.leaf.place[:at] == place[:at]] if at else []
+        lists = (at for at in range(len(place) - 1, 0, -1) if isinstance(place[at], tuple))
+        return next(filter(None, (self._before_in_list(node, at) for at in lists)), None)
+
+    def _before_in_list(self, node: Node, at: int) -> Node | None:
+        """The same in the list whose blocks differ in this part of their paths."""
+        place = node.first.leaf.place
+        others = (other for other in self.nodes if other.first.leaf.place[:at] == place[:at])
         listed = [
             other
-            for other in listed
+            for other in others
             if len(other.first.leaf.place) > at and self._home(other) == self._home(node)
         ]
         own = [other for other in listed if other.first.leaf.place[at] == place[at]]
-        if not own or node is not min(own, key=lambda other: natural(other.name)):
+        if node is not min(own, key=lambda other: natural(other.name)):
             return None
         earlier = [other for other in listed if natural(other.name) < natural(node.name)]
         return max(earlier, key=lambda other: natural(other.name)) if earlier else None
@@ -212,6 +216,8 @@ class Sources:
         single += inputs if single else []
         if single:
             return tuple(single)
+        if dense := tuple(self._dense(node)):
+            return dense
         side = self._side_by_side(node, free)
         found = [other.name for other in free if self._fits(other, node, exactly=False)]
         return tuple([*side, *found] or self._beside_an_input(node, free))
@@ -244,13 +250,29 @@ class Sources:
             yield from (f"{base.name} & {another}", f"{another} & {base.name}")
 
     def _fits(self, other: Node, node: Node, exactly: bool) -> bool:
-        if other.gives.form == START or (other.gives.width != node.first.inputs) is exactly:
+        if (other.gives.width != node.first.inputs) is exactly:
             return False
+        if other.gives.form == START:  # a norm that stands alone, of maps or of vectors
+            return exactly
         before = other.gives
         if node.first.group in (LINEAR, RECURRENT) and before.form == ROWS:
             return before.width == node.first.inputs
         link = follow(before, node.first, is_grouped=False)
         return link is not None and not link.is_flattened
+
+    def _dense(self, node: Node) -> Iterator[str]:
+        """What a layer of a list reads with what it gives, as the next one does, and whoever reads all of them (1608.06993)."""
+        before = self._numbered_before(node) or self._block_before(node)
+        ends = [other for other in self.nodes if other.first.inputs + other.gives.width == node.first.inputs]
+        ends = [before] if before in ends else [] if before else ends
+        for end in (end for end in ends if end is not node and not self._is_behind(end, node)):
+            text = self.known.get(end.name, ("", ""))[0]
+            if (text in self.by_name or "&" in text) and self._is_in_list(end):
+                yield from (f"{text} & {end.name}", f"{end.name} & {text}")
+
+    def _is_in_list(self, node: Node) -> bool:
+        """Whether a layer stands in a list, be it in a block of it."""
+        return any(isinstance(part, tuple) for part in node.first.leaf.place)
 
     def _side_by_side(self, node: Node, free: Sequence[Node]) -> list[str]:
         """Layers and inputs whose features or channels are together as many as it reads."""
@@ -328,6 +350,8 @@ class Sources:
                 continue
             if node.first.outputs == 1 and base.gives.is_sequence:
                 self._weighed(base, f"sum(softmax({node.name}) * {base.name})", node, "")
+            elif node.first.outputs == 1 and (scored := self._sequence(base)):
+                self._offer(scored, f"sum(softmax({node.name}) * {scored.name})", node)
             elif node.first.outputs == base.gives.width and (self._home(node) or self._squeezes(node, base)):
                 why = "" if self._is_doubtful(node, base) else "a gate, by its name"
                 self._weighed(base, f"{base.name} * sigmoid({node.name})", node, why)
@@ -367,6 +391,24 @@ class Sources:
                 others = self.open.get(name, (base.name,))
                 self.open[name] = tuple(dict.fromkeys((text, *others)))[:_LISTED]
             self.known[name] = (text, "" if name in self.open else why)
+
+    def _sequence(self, node: Node) -> Node | None:
+        """The recurrent layer that the line to a layer begins with: it is scored through layers of its own (1409.0473)."""
+        seen = {node.name}
+        while not node.gives.is_sequence:
+            before = self.by_name.get(_plain(self.known[node.name][0]))
+            if before is None or before.name in seen or before.first.group == CONVOLUTION:
+                return None
+            seen.add(before.name)
+            node = before
+        return node
+
+    def _offer(self, base: Node, text: str, score: Node) -> None:
+        """Of whoever may read a layer it is asked whether it reads that as a score weighs it."""
+        for name, others in self.open.items():
+            if base.name in others and not self._leads(name, score.name):
+                self.open[name] = (text, *others)[:_LISTED]
+                self.known[name] = (text, "")
 
     def _base(self, node: Node) -> Node | None:
         """Where the line of layers that ends in this one leaves others that read the same."""
@@ -437,54 +479,6 @@ def _shared(one: Node, other: Node) -> int:
     )
     words = [re.split(r"[_.]", node.name)[0] for node in (one, other)]
     return same or int(words[0] == words[1] and "_" in one.name and "_" in other.name)
-
-
-def nodes_of(elements: Sequence[Element]) -> list[Node] | None:
-    """Each layer with its norms and slopes; None where one of these belongs to none, or there are too many."""
-    mains = [element for element in elements if element.is_main]
-    behind: dict[int, list[Element]] = {id(main): [] for main in mains}
-    alone: list[Node] = []
-    for element in (one for one in elements if not one.is_main):
-        main = _owner(element, mains, elements)
-        if main is not None:
-            behind[id(main)].append(element)
-        elif element.group == NORM and element.outputs not in {one.outputs for one in mains}:
-            alone.append(Node((element,)))
-        else:
-            return None
-    nodes = [*alone, *(Node((main, *behind[id(main)])) for main in mains)]
-    return nodes if 2 <= len(nodes) <= NODES else None
-
-
-def _owner(element: Element, mains: Sequence[Element], elements: Sequence[Element]) -> Element | None:
-    """The layer that a norm or slopes stand behind: in the same list, by the same number, or the only one so wide."""
-    fit = [
-        main
-        for main in mains
-        if main.outputs == element.outputs or (element.group != NORM and element.outputs == 1)
-    ]
-    place = element.leaf.place
-    if place.is_element:
-        listed = [
-            main
-            for main in fit
-            if main.leaf.place[:-1] == place[:-1] and natural(main.name) < natural(element.name)
-        ]
-        return max(listed, key=lambda main: natural(main.name)) if listed else None
-    numbers = re.findall(r"\d+", element.name)
-    folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
-    same = [main for main in folder if re.findall(r"\d+", main.name) == numbers]
-    for found in (same, folder, _nearest(element, fit), fit):
-        if len(found) == 1:
-            return found[0]
-    return None
-
-
-def _nearest(element: Element, mains: Sequence[Element]) -> list[Element]:
-    """Of layers those in whose folder, or that around it, an element stands: `unit0.adn.A` is of `unit0.conv`."""
-    shared = [shared_folders(element.leaf, main.leaf) for main in mains]
-    most = max(shared, default=0)
-    return [main for main, count in zip(mains, shared, strict=True) if count == most > 0]
 
 
 def outputs_of(known: Mapping[str, str], nodes: Sequence[Node]) -> Iterator[Node]:

@@ -27,6 +27,7 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
+from mapper.inference.chains.lookup import with_tables
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
@@ -122,7 +123,7 @@ def chain_of(
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
-    leaves = with_kinds(leaves, words.order, hints)
+    leaves = with_tables(with_kinds(leaves, words.order, hints), words.order)
     layers, rest = _parted(leaves, words, is_aside)
     elements = _elements(layers)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):

@@ -26,10 +26,10 @@ from mapper.inference.chains.nodes import (
     Node,
     Sources,
     names_in,
-    nodes_of,
     outputs_of,
 )
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
+from mapper.inference.chains.owners import nodes_of
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.inference.chains.states import states_of
@@ -410,7 +410,8 @@ class Weaving:
         names = [self.variables[node.name] for node in ends]
         if self.is_told:
             try:
-                values = Reader(self.gives, self.known, self._function).several()
+                names = {name: self._as_input(name) for name in self.sources.inputs}
+                values = Reader(self.gives, names | self.known, self._function).several()
             except NoReadingError as error:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
@@ -424,6 +425,13 @@ class Weaving:
         names = ["output"] if len(names) == 1 else names
         shown = ", ".join(f"{name}={value.text}" for name, value in zip(names, values, strict=True))
         between.add(f"return output({shown})")
+
+    def _as_input(self, name: str) -> Value:
+        """An input that an output is put together with, in the form that whoever reads it alone reads."""
+        readers = (self.by_name[one] for one, text in self.texts.items() if text == name)
+        kernel = next((node.first.kernel for node in readers), ())
+        data = Data(MAPS if kernel else ROWS, self.sources.inputs[name], len(kernel))
+        return Value(name, data, (name,), is_name=True)
 
     def _may_meet(self, ends: Sequence[Node]) -> bool:
         """Whether two outputs of the same width come of inputs of their own: what is made of both is not stored."""

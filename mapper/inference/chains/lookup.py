@@ -1,0 +1,38 @@
+"""Tables that no name shows: a matrix without a bias that another layer reads the rows of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mapper.architecture import Leaf
+from mapper.inference.chains.elements import LINEAR, Element, element_of
+from mapper.inference.chains.naming import ENCODER, ranked
+
+_KIND = "Embedding"
+
+
+def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
+    """The leaves, those as tables that are no linear layers by what the others read: nobody reads so many features as they would give.
+
+    The last layer of a network gives what nobody reads, too: it reads what another layer gives, and what it reads nobody else does,
+    or its name does not say that it comes first.
+    """
+    elements = {id(leaf): element for leaf in leaves if (element := element_of(leaf)) and element.is_main}
+    doubtful = [leaf for leaf in leaves if _is_doubtful(elements.get(id(leaf)))]
+    settled = [element for element in elements.values() if not _is_doubtful(element)]
+    read = {element.inputs for element in settled}
+    given = {element.outputs for element in settled}
+    tables = {
+        id(leaf)
+        for leaf in doubtful
+        if (element := elements[id(leaf)]).inputs in read
+        and element.outputs not in read
+        and (element.inputs not in given or ranked(leaf.place, ranks) <= ENCODER)
+    }
+    return [replace(leaf, kind=_KIND) if id(leaf) in tables else leaf for leaf in leaves]
+
+
+def _is_doubtful(element: Element | None) -> bool:
+    """Whether it is a matrix alone, which may be that of a linear layer or a table."""
+    return element is not None and element.group == LINEAR and set(element.leaf.tensors) == {"weight"}
