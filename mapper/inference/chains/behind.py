@@ -75,10 +75,12 @@ def _read_by(order: Order, at: int) -> Element | None:
 def _linked(elements: Sequence[Element], before: Sequence[Link]) -> list[Link] | None:
     """The layers in this order; those that joined maps of earlier ones still do."""
     is_joined = {id(link.element) for link in before if link.joined}
+    is_interpolated = not any(link.element.is_transposed for link in before)
     links: list[Link] = []
     for element in elements:
         data = links[-1].after if links else Data(START)
-        link = joining(links, element) if id(element) in is_joined else follow(data, element)
+        is_read = id(element) in is_joined
+        link = joining(links, element, is_interpolated) if is_read else follow(data, element)
         if link is None:
             return None
         links.append(link)

@@ -28,7 +28,7 @@ from mapper.inference.chains.extents import Window, inputs_for, numbers, through
 from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.inputs import read_input, read_samples
-from mapper.inference.chains.joins import Kept
+from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.outputs import give
@@ -49,7 +49,7 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.recurrent_activation",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
-_LARGER = "upsample_2"
+_LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
 _IN_TURN = 3  # activations behind the first one
 
 
@@ -294,6 +294,8 @@ class Between:
         if link.joined:
             self.windows = None
             self.say(self.kept.join(at, self.answers) or "x")
+        else:
+            add_kept(self, at)
         link = shuffled(self, halved(self, link))
         found = setting(link, self.answers, is_even=self.is_even)
         step = Fraction(max(found.steps)) if found.steps else None
@@ -457,10 +459,7 @@ class Between:
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
         usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
-        listed = self.answers.words.candidates["chain.pooling"]
-        among = (
-            (*listed, _LARGER) if self.written.has_single_rows else listed
-        )  # maps of a row are made larger
+        among = self.poolings(at)
         value = self.answers.find(
             leaf, "chain.pooling", shown=shown, usual=usual, among=among, of=main_of(self.links, at)
         )
@@ -469,6 +468,13 @@ class Between:
             self.kept.grow(None)
         elif value != "none":
             pooled(self, link, value)
+
+    def poolings(self, at: int) -> tuple[str, ...]:
+        """What may stand behind a convolution: where earlier maps are read next to its own, those are made larger, as maps of a row are."""
+        listed = self.answers.words.candidates["chain.pooling"]
+        is_joined = any(after.joined for after in self.links[at + 1 : at + 2])
+        among = (*listed, _LARGER) if is_joined or self.written.has_single_rows else listed
+        return (*_SMOOTH, *among) if is_joined else among
 
     # ------------------------------------------------------------------------------------------------- the output
     def finish(self) -> None:

@@ -19,9 +19,9 @@ from mapper.inference.chains.order import (
     Order,
     follow,
     in_line,
-    joins_earlier,
 )
 from mapper.inference.chains.residuals import is_of
+from mapper.inference.chains.skips import joins_earlier, may_interpolate
 from mapper.rulebook.chain import ChainWords
 
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
@@ -51,6 +51,9 @@ def in_order(elements: Sequence[Element], words: ChainWords, keeps_order: bool =
         found = found or _with_spread(elements, words, budget, is_grouped)
         found = found or _with_heads(elements, words.order, budget, is_grouped)
         found = found or _side_by_side(elements, words, budget, is_grouped)
+        if not found and may_interpolate(elements):
+            wider = Budget(TRIED, keeps_order, is_interpolated=True)
+            found = in_line(elements, words.order, wider, is_grouped, is_joining=True)
         if found:
             return found
     return None

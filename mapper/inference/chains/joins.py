@@ -1,4 +1,4 @@
-"""Maps of an earlier layer beside those of the last one, as the decoder of a U-Net reads them (paper 1505.04597)."""
+"""Maps of an earlier layer beside those of the last one, as the decoder of a U-Net reads them (paper 1505.04597), or added to them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from mapper.errors import HintError
-from mapper.inference.chains.order import Link, open_ends
+from mapper.inference.chains.elements import CONVOLUTION, Element
+from mapper.inference.chains.order import MAPS, Link, open_ends
 
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers
+    from mapper.inference.chains.between import Between
 
+FACT = "chain.joined"
 _READ = re.compile(r"\bkept_(\d+)\b")
+ADDED, _NONE = "added", "none"
 ORDERS = {"earlier_first": "torch.cat(({kept}, x), dim=1)", "later_first": "torch.cat((x, {kept}), dim=1)"}
 
 
@@ -46,7 +50,50 @@ class Kept:
     def join(self, at: int, answers: Answers) -> str | None:
         """The statement that puts kept maps beside x before this layer; None where nobody says on which side."""
         link = self.links[at]
-        width, limit = link.joined, min(self.read, default=at)
+        fitting = self._fitting(at, link.joined)
+        order = answers.find(link.element.leaf, FACT, among=tuple(ORDERS))
+        if not fitting:
+            why = f"no {link.joined} channels of an earlier layer are as large as what {link.element.name} reads"
+            raise HintError(
+                f"{why}: other answers about strides and poolings are needed", fact="chain.pooling"
+            )
+        self.read.append(fitting[0])
+        if order is None:
+            return None
+        if order not in ORDERS:
+            raise answers.refuse(link.element.leaf, FACT, order, f"allowed: {', '.join(ORDERS)}")
+        return ORDERS[order].format(kept=f"kept_{len(self.read)}")
+
+    def add(self, at: int, answers: Answers) -> tuple[str, str]:
+        """The sum of x and kept maps before this layer, and the activation behind it: asked where maps have become larger (1707.03718).
+
+        In a list of layers that are called one after the other no sum has a place, nor around a row that all passes.
+        """
+        link, before = self.links[at], self._larger(at)
+        fitting = self._fitting(at, link.before.width) if before is not None else []
+        fitting = [end for end in fitting if all(each.after.form == MAPS for each in self.links[end:at])]
+        if not fitting or before is None or before.leaf.place[:-1] == link.element.leaf.place[:-1] != ():
+            return "", ""
+        value = answers.find(link.element.leaf, FACT, among=(_NONE, ADDED))
+        word, _, activation = (value or _NONE).partition("+")
+        if word not in (_NONE, ADDED):
+            raise answers.refuse(
+                link.element.leaf, FACT, str(value), f"allowed: {_NONE}, {ADDED}, {ADDED}+relu"
+            )
+        if word == _NONE:
+            return "", ""
+        self.read.append(fitting[0])
+        return f"x + kept_{len(self.read)}", activation
+
+    def _larger(self, at: int) -> Element | None:
+        """The layer that makes maps larger, where a convolution comes right behind it."""
+        mains = [link.element for link in self.links[:at] if link.element.is_main]
+        is_map = self.links[at].element.group == CONVOLUTION and self.links[at].before.form == MAPS
+        return mains[-1] if is_map and mains and mains[-1].is_transposed else None
+
+    def _fitting(self, at: int, width: int) -> list[int]:
+        """The ends of the way down with so many channels, the last first; where all sizes are known those as large as x."""
+        limit = min(self.read, default=at - 1)  # what stands right before this layer is x itself
         fitting = [
             end
             for end in open_ends(self.links[:at])
@@ -55,18 +102,7 @@ class Kept:
         known = [end for end in fitting if self.ends[end][0] is not None]
         if self.scale is not None and len(known) == len(fitting):
             fitting = [end for end in known if self.ends[end][0] == self.scale]
-        order = answers.find(link.element.leaf, "chain.joined", among=tuple(ORDERS))
-        if not fitting:
-            why = f"no {width} channels of an earlier layer are as large as what {link.element.name} reads"
-            raise HintError(
-                f"{why}: other answers about strides and poolings are needed", fact="chain.pooling"
-            )
-        self.read.append(fitting[0])
-        if order is None:
-            return None
-        if order not in ORDERS:
-            raise answers.refuse(link.element.leaf, "chain.joined", order, f"allowed: {', '.join(ORDERS)}")
-        return ORDERS[order].format(kept=f"kept_{len(self.read)}")
+        return fitting
 
     def lines(self, lines: list[str], is_shown: bool = False) -> list[str]:
         """The statements, with what is kept named where it is made, by number in the order of the layers."""
@@ -79,3 +115,14 @@ class Kept:
             found += [named[at]] if at in named else []
             found.append(_READ.sub(lambda name: f"kept_{numbers[name[1]]}", line))
         return found
+
+
+def add_kept(between: Between, at: int) -> None:
+    """Adds maps of the way down to larger ones, where that was said."""
+    total, activation = between.kept.add(at, between.answers)
+    between.say(total or "x")
+    text = between.activated(activation) if activation else "x"
+    if not text:
+        leaf, value = between.links[at].element.leaf, f"{ADDED}+{activation}"
+        raise between.answers.refuse(leaf, FACT, value, "no activation behind the sum")
+    between.say(text)

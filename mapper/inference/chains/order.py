@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -32,6 +31,7 @@ from mapper.inference.chains.naming import (
     numbered_before,
     ranked,
 )
+from mapper.inference.chains.skips import must_join
 from mapper.inference.leaf_shapes import weight_shape
 
 INPUT = -1  # in place of the number of a layer: what the network reads
@@ -209,16 +209,21 @@ _LINKS = {
 }
 
 
-def joining(links: Sequence[Link], element: Element) -> Link | None:
+def joining(links: Sequence[Link], element: Element, is_interpolated: bool = False) -> Link | None:
     """A convolution that reads as many channels as the last layer gives and an earlier one gave; None for any other.
 
-    Only right behind a layer that makes maps larger: there alone are maps of an earlier size again.
+    Only right behind a layer that makes maps larger: there alone are maps of an earlier size again. Where none does,
+    something without tensors may, and stands before any layer (`is_interpolated`).
     """
     if not links or element.group != CONVOLUTION or element.is_transposed:
         return None
     before = links[-1].after
     last = next((link.element for link in reversed(links) if link.element.is_main), element)
-    if not last.is_transposed or before.form != MAPS or before.axes != len(element.kernel):
+    if (
+        not (last.is_transposed or is_interpolated)
+        or before.form != MAPS
+        or before.axes != len(element.kernel)
+    ):
         return None
     width = element.inputs - before.width
     if width not in {links[at].after.width for at in open_ends(links)}:
@@ -255,39 +260,13 @@ class Order:
     is_filed: bool = False  # whether the file has them so
 
 
-def joins_earlier(elements: Sequence[Element]) -> bool:
-    """Whether each layer that makes maps larger has one of its own that reads twice what it gives, and gives as much.
-
-    That is what joins maps of an earlier layer to them (U-Net), even where the sizes fit a chain all the same.
-    """
-    larger = _widths(element for element in elements if element.is_transposed)
-    joining = _widths(filter(_may_join, elements))
-    return bool(larger) and all(joining[width] >= count for width, count in larger.items())
-
-
-def _may_join(element: Element) -> bool:
-    is_plain = element.group == CONVOLUTION and not element.is_transposed
-    return is_plain and element.inputs == 2 * element.outputs
-
-
-def _widths(elements: Iterable[Element]) -> Counter[int]:
-    return Counter(element.outputs for element in elements)
-
-
-def _must_join(elements: Sequence[Element]) -> set[int]:
-    """The layers that surely read an earlier one too: as many of a width as there are layers that make maps larger."""
-    larger = _widths(element for element in elements if element.is_transposed)
-    joining = _widths(filter(_may_join, elements))
-    sure = {width for width, count in larger.items() if joining[width] == count}
-    return {id(element) for element in elements if _may_join(element) and element.outputs in sure}
-
-
 @dataclass
 class Budget:
     """How much is still tried, and what speaks for an order."""
 
     left: int
     keeps_order: bool = False  # whether the container has layers as they were defined, not by their names
+    is_interpolated: bool = False  # whether maps are made larger by what has no tensors
 
 
 def in_line(
@@ -302,7 +281,11 @@ def in_line(
     by_names = sorted(elements, key=lambda element: natural(element.name))
     is_told = names != sorted(names) and names != [element.name for element in by_names]
     if is_told or budget.keeps_order:
-        links = _linked(elements, is_grouped, is_joining) if _stand_apart(elements) else None
+        links = (
+            _linked(elements, is_grouped, is_joining, budget.is_interpolated)
+            if _stand_apart(elements)
+            else None
+        )
         if links and not is_inverted(links, ranks):
             return Order(tuple(links), is_filed=True)
     if is_told:
@@ -354,14 +337,16 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
     return False
 
 
-def _linked(elements: Sequence[Element], is_grouped: bool, is_joining: bool) -> list[Link] | None:
+def _linked(
+    elements: Sequence[Element], is_grouped: bool, is_joining: bool, is_interpolated: bool
+) -> list[Link] | None:
     """The chain of layers that stand in order."""
     links: list[Link] = []
     for element in elements:
-        must_join = is_joining and id(element) in _must_join(elements)
+        is_read_twice = is_joining and id(element) in must_join(elements)
         before = links[-1].after if links else Data(START)
-        link = None if must_join else follow(before, element, is_grouped)
-        link = joining(links, element) if link is None and is_joining else link
+        link = None if is_read_twice else follow(before, element, is_grouped)
+        link = joining(links, element, is_interpolated) if link is None and is_joining else link
         if link is None:
             return None
         links.append(link)
@@ -382,7 +367,7 @@ class _Search:
     ):
         self.elements, self.ranks, self.budget = elements, ranks, budget
         self.is_grouped, self.is_joining, self.is_apart = is_grouped, is_joining, is_apart
-        self.must_join = _must_join(elements) if is_joining else set()
+        self.must_join = must_join(elements) if is_joining else set()
         self.given = {element.outputs for element in elements}
         self.before = numbered_before(elements)
         self.listed = listed_before(elements)
@@ -433,9 +418,13 @@ class _Search:
         for element in sorted(free, key=lambda one: self.preference(last, one)):
             must_join = id(element) in self.must_join
             link = None if must_join else follow(before, element, self.is_grouped)
-            link = joining(links, element) if link is None and self.is_joining else link
+            link = self.joined(links, element) if link is None and self.is_joining else link
             if link is not None and not (self.is_apart and _is_second_norm(last, element)):
                 yield link
+
+    def joined(self, links: Sequence[Link], element: Element) -> Link | None:
+        """The layer as one that reads earlier maps too."""
+        return joining(links, element, self.budget.is_interpolated)
 
     def preference(self, last: Element | None, element: Element) -> tuple[object, ...]:
         """What comes first: a norm or slopes of the layer before, the same folder, the rank of its words, its number.

@@ -151,7 +151,8 @@ def block_of(element: Element, words: Container[str] = ()) -> tuple[str | tuple[
 
 def _is_even(first: Link, last: Link) -> bool:
     before, after = first.before, last.after
-    return before.form == after.form != START and before.width == after.width
+    is_even = before.form == after.form != START and before.width == after.width
+    return is_even and not first.joined  # it reads another width
 
 
 def _is_alone(link: Link) -> bool:

@@ -35,13 +35,14 @@ def _as(leaf: Leaf, kind: str) -> Leaf:
 
 
 def _shown(leaf: Leaf, leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> str:
-    """What the others on the way up are whose shapes show it, of the same kernel if there are some; "" where they differ, or none does."""
+    """What the others on the way up are whose shapes show it: those of the same kernel, or plain if all are; "" where that tells nothing."""
     if not _is_doubtful(leaf, ranks):
         return _PLAIN
     others = [one for one in leaves if _is_up(one, ranks) and not _is_square(one)]
     alike = [one for one in others if weight_shape(one)[2:] == weight_shape(leaf)[2:]]
     kinds = {_TRANSPOSED if _OTHER in one.kind else _PLAIN for one in alike or others}
-    return kinds.pop() if len(kinds) == 1 else ""
+    is_told = bool(alike) or kinds == {_PLAIN}
+    return kinds.pop() if len(kinds) == 1 and is_told else ""
 
 
 def _is_doubtful(leaf: Leaf, ranks: Mapping[str, int]) -> bool:

@@ -410,8 +410,8 @@ class Weaving:
         names = [self.variables[node.name] for node in ends]
         if self.is_told:
             try:
-                names = {name: self._as_input(name) for name in self.sources.inputs}
-                values = Reader(self.gives, names | self.known, self._function).several()
+                entering = {name: self._as_input(name) for name in self.sources.inputs}
+                values = Reader(self.gives, entering | self.known, self._function).several()
             except NoReadingError as error:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             names = [f"output_{number}" for number in range(1, len(values) + 1)]

@@ -1,0 +1,107 @@
+"""Maps of an earlier layer that a later one reads too: added, interpolated, or of every layer of a block."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import mapper
+from mapper.errors import HintError
+from tests.unit.test_chains_told import MAPS, asked, given, layers
+
+
+def conv(inputs, outputs, **more):
+    return nn.Conv2d(inputs, outputs, 3, **{"padding": 1, **more})
+
+
+def link_net():
+    """A network whose way up adds the maps of the way down (LinkNet, 1707.03718)."""
+    return layers(
+        **{"enc1.0": conv(2, 4), "enc2.0": conv(4, 8, stride=2), "up": nn.ConvTranspose2d(8, 4, 2, 2)},
+        **{"dec1.0": conv(4, 4), "final": nn.Conv2d(4, 1, 1)},
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("said", ["added", "added+relu", "none"])
+def test_it_is_asked_whether_larger_maps_are_added_to_earlier_ones(said):
+    net, x = link_net(), torch.randn(1, 2, 8, 8)
+    hints = {**MAPS, "enc2.0:chain.stride": 2, "up:chain.activation": "none", "dec1.0:chain.kind": "plain"}
+    hints |= {"chain.up_stride": 2, "chain.up_padding": 0}
+    assert asked(net, hints) == {"chain.joined": ("none", "added")}
+    first = F.relu(net["enc1.0"](x))
+    larger = net["up"](F.relu(net["enc2.0"](first)))
+    read = {"none": larger, "added": first + larger, "added+relu": F.relu(first + larger)}[said]
+    wanted = net["final"](F.relu(net["dec1.0"](read)))
+    torch.testing.assert_close(given(net, {**hints, "chain.joined": said}, x), wanted)
+    for wrong in ("earlier_first", "added+nothing"):
+        with pytest.raises(HintError, match="allowed: none, added|no activation"):
+            mapper.build(net.state_dict(), hints={**hints, "chain.joined": wrong})
+
+
+def test_a_kernel_of_another_size_shows_nothing_of_the_kind():
+    """`dec1` reads as many channels as it gives, and what is transposed beside it has two places."""
+    assert asked(link_net())["dec1.0:chain.kind"] == ("transposed", "plain")
+
+
+def test_nothing_is_added_within_a_list_or_around_a_row():
+    encoder = nn.Sequential(conv(1, 4, stride=2), nn.ReLU(), conv(4, 6, stride=2))
+    decoder = nn.Sequential(
+        nn.ConvTranspose2d(6, 4, 3, 2, 1, 1), nn.ReLU(), nn.ConvTranspose2d(4, 1, 3, 2, 1, 1)
+    )
+    assert "chain.joined" not in asked(layers(encoder=encoder, decoder=decoder))
+    row = layers(conv1=conv(1, 8, stride=2), fc1=nn.Linear(128, 5), fc2=nn.Linear(5, 128))
+    row |= layers(up1=nn.ConvTranspose2d(8, 8, 4, 2, 1), up2=conv(8, 1))
+    assert "chain.joined" not in asked(row)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("word", "more"), [("bilinear_2", {}), ("aligned_2", {"align_corners": True})])
+def test_a_way_up_without_transposed_convolutions_reads_earlier_maps(word, more):
+    """A U-Net (1505.04597) that interpolates: its convolutions read as many channels as two layers give."""
+    net, x = layers(inc=conv(2, 4), down1=conv(4, 8), down2=conv(8, 8)), torch.randn(1, 2, 8, 8)
+    net |= layers(up1=conv(16, 4), up2=conv(8, 4), outc=nn.Conv2d(4, 3, 1))
+    joined = asked(net)
+    assert joined["chain.joined"] == ("earlier_first", "later_first")
+    assert {"bilinear_2", "aligned_2"} <= {*joined["chain.pooling"]}
+    hints = {**MAPS, "chain.joined": "later_first", "chain.residual": "none", "inc:chain.pooling": "max_2"}
+    hints |= {"down1:chain.pooling": "max_2", "down2:chain.pooling": word, "up1:chain.pooling": word}
+    first = F.relu(net["inc"](x))
+    second = F.relu(net["down1"](F.max_pool2d(first, 2)))
+    read = F.relu(net["down2"](F.max_pool2d(second, 2)))
+    for name, earlier in (("up1", second), ("up2", first)):
+        read = F.interpolate(read, scale_factor=2, mode="bilinear", **more)
+        read = F.relu(net[name](torch.cat((read, earlier), 1)))
+    torch.testing.assert_close(given(net, hints, x), net["outc"](read))
+    with pytest.raises(HintError, match="as large as what up1 reads"):
+        mapper.build(net.state_dict(), hints={**hints, "down2:chain.pooling": "none"})
+
+
+@torch.no_grad()
+def test_layers_of_a_dense_block_read_all_that_came_before():
+    """DenseNet (1608.06993): norm, activation and convolution, each beside what it read."""
+    net = layers(stem=conv(2, 6)).eval()
+    for at in range(3):
+        net |= layers(
+            **{
+                f"dense.layers.{at}.0": nn.BatchNorm2d(6 + 4 * at),
+                f"dense.layers.{at}.2": conv(6 + 4 * at, 4),
+            }
+        )
+    net |= layers(trans=nn.Conv2d(18, 5, 1))
+    net.eval()
+    found = asked(net)
+    second = "stem & dense.layers.0.2 & dense.layers.1.2"
+    assert found["dense.layers.1.2:chain.reads"][0] == "stem & dense.layers.0.2"
+    assert found["dense.layers.2.2:chain.reads"][0] == second
+    assert found["trans:chain.reads"][0] == f"{second} & dense.layers.2.2"
+    hints = {name: candidates[0] for name, candidates in found.items() if name.endswith("reads")}
+    hints |= {**MAPS, "chain.activation": "none"}
+    hints |= {f"dense.layers.{at}.0:chain.activation": "relu" for at in range(3)}
+    read = net["stem"](x := torch.randn(2, 2, 6, 6))
+    for at in range(3):
+        more = net[f"dense.layers.{at}.2"](F.relu(net[f"dense.layers.{at}.0"](read)))
+        read = torch.cat((read, more), 1)
+    torch.testing.assert_close(given(net, hints, x), net["trans"](read))
