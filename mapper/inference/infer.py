@@ -245,11 +245,14 @@ def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
     is_nameless = start.is_untyped and not (start.what or is_of_another_library(start.config))
     if not is_nameless or architecture.reading != "skeleton":
         return architecture
-    from mapper.inference.chains.reading import chain_of
+    from mapper.inference.chains.reading import chain_of, to_say
 
     chain = chain_of(architecture, start.rulebook, start.names, start.hints)
     untyped = replace(start, findings=[])  # no type of a config is that of a network that nothing names
-    return untyped.read(None, chain=chain) if chain else architecture
+    if chain:
+        return untyped.read(None, chain=chain)
+    said = to_say(architecture, start.rulebook, start.names)
+    return replace(architecture, missing=[*architecture.missing, said]) if said else architecture
 
 
 def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:

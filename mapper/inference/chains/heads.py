@@ -26,6 +26,7 @@ from mapper.rulebook.chain import ChainWords
 
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
 _FOLDERS = 8  # of which any may be heads
+_EACH = 20_000  # layers that are tried at some place for one choice of heads
 _LAST = re.compile(r"(\d+|(?<=[A-Z0-9])[a-z])$")  # what tells layers of one head apart: `fc_value2`, `convPb`
 
 Heads = tuple[tuple[Element, ...], ...]
@@ -101,18 +102,32 @@ def _twins(elements: Sequence[Element], words: ChainWords) -> Iterator[tuple[Ele
 def _with_heads(
     elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_grouped: bool
 ) -> Order | None:
-    for heads in (*_single(elements), *_several(elements)):
-        if budget.left < 0:
-            break
-        apart = {id(element) for head in heads for element in head}
-        trunk = [element for element in elements if id(element) not in apart]
-        found = in_line(trunk, ranks, budget, is_grouped) if trunk else None
-        if found:
-            ends = [_behind(found.links[-1].after, head) for head in heads]
-            if all(ends):
-                last = len(found.links) - 1
-                return replace(found, heads=tuple(Head(end, last) for end in ends if end))
+    """Heads behind layers in an order: first where the file has these in it, which costs no search."""
+    for each in (0, _EACH):
+        for heads in (*_single(elements), *_several(elements)):
+            if budget.left < 0:
+                return None
+            own = replace(budget, left=min(budget.left, each))
+            budget.left -= own.left
+            found = _behind_trunk(elements, heads, ranks, own, is_grouped)
+            budget.left += max(own.left, 0) - (each > 0 > own.left)
+            if found:
+                return found
     return None
+
+
+def _behind_trunk(
+    elements: Sequence[Element], heads: Heads, ranks: Mapping[str, int], budget: Budget, is_grouped: bool
+) -> Order | None:
+    """The other layers in an order, and these heads behind the last of them."""
+    apart = {id(element) for head in heads for element in head}
+    trunk = [element for element in elements if id(element) not in apart]
+    found = in_line(trunk, ranks, budget, is_grouped) if trunk else None
+    if not found:
+        return None
+    ends = [_behind(found.links[-1].after, head) for head in heads]
+    last = len(found.links) - 1
+    return replace(found, heads=tuple(Head(end, last) for end in ends if end)) if all(ends) else None
 
 
 def _side_by_side(
@@ -178,13 +193,33 @@ def _single(elements: Sequence[Element]) -> Iterator[Heads]:
 
 def _several(elements: Sequence[Element]) -> Iterator[Heads]:
     """Folders, or layers under one word, whose first layers could read the same."""
-    groups: dict[object, list[Element]] = {}
-    for element in elements:
-        place = element.leaf.place
-        word = place[0] if len(place) > 1 else _LAST.sub("", element.name)
-        groups.setdefault(word, []).append(element)
-    if len(groups) > _FOLDERS:
-        return
+    tried: set[tuple[object, ...]] = set()
+    for word_of in (_without_number, _first_word, _last_word):
+        groups: dict[object, list[Element]] = {}
+        for element in elements:
+            place = element.leaf.place
+            groups.setdefault(place[0] if len(place) > 1 else word_of(element.name), []).append(element)
+        if len(groups) <= _FOLDERS and tuple(groups) not in tried:
+            tried.add(tuple(groups))
+            yield from _among(groups)
+
+
+def _without_number(name: str) -> str:
+    return _LAST.sub("", name)
+
+
+def _first_word(name: str) -> str:
+    """`p` of `p_conv`."""
+    return name.partition("_")[0]
+
+
+def _last_word(name: str) -> str:
+    """`policy` of `fc_policy`, `p` of `fc1_p`."""
+    return name.rpartition("_")[2]
+
+
+def _among(groups: Mapping[object, Sequence[Element]]) -> Iterator[Heads]:
+    """Some of several groups of layers, whose first ones could read the same."""
     for count in range(2, _HEADS + 1):
         for heads in combinations(groups.values(), count):
             firsts = {(head[0].group, head[0].inputs, len(head[0].kernel)) for head in heads}

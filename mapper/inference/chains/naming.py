@@ -16,6 +16,7 @@ DECODER = 7  # of the words for what comes after the middle
 KIND = 8  # of words for linear layers
 _CONVOLUTION, _LAST = 4, 9  # of words for convolutions, and of those for what comes last
 UP = (_UP, DECODER)
+_NUMBERS = re.compile(r"\d+|(?<=[a-z])[A-Z]$")
 
 
 def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:
@@ -76,9 +77,9 @@ def counts_down(elements: Sequence[Element]) -> bool:
 
 
 def first_number(element: Element) -> int:
-    return int(next(iter(number_of(element.name)), 0))
+    return int(next((number for number in number_of(element.name) if number.isdecimal()), 0))
 
 
 def number_of(name: str) -> tuple[str, ...]:
-    """The numbers in a name: `conv2` and `bn2` have the same."""
-    return tuple(re.findall(r"\d+", name))
+    """The numbers in a name, and a capital at its end: `conv2` and `bn2` have the same, as `convA` and `bnA` have."""
+    return tuple(_NUMBERS.findall(name))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mapper.inference.chains.elements import NORM, Element, shared_folders
-from mapper.inference.chains.naming import natural
+from mapper.inference.chains.naming import natural, number_of
 from mapper.inference.chains.nodes import Node
 
 NODES = 64  # layers of such a network
@@ -43,9 +42,9 @@ def _owner(element: Element, mains: Sequence[Element]) -> Element | None:
     if place.is_element:
         listed = [main for main in _within(element, fit) if natural(main.name) < natural(element.name)]
         return max(listed, key=lambda main: natural(main.name)) if listed else None
-    numbers = re.findall(r"\d+", element.name)
+    numbers = number_of(element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
-    same = [main for main in folder if re.findall(r"\d+", main.name) == numbers]
+    same = [main for main in folder if number_of(main.name) == numbers]
     for found in (same, folder, _nearest(element, fit), fit):
         if len(found) == 1:
             return found[0]

@@ -52,6 +52,7 @@ _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
 _SPREAD = "'{}' gives what the next layer reads, and '{}' stands beside it: taken for a mean and a spread, of which no sample is drawn"
 _IN_A_ROW = "'{0}' is taken to read {1} words of '{2}' in one row; where it reads one, and an input beside it: --set '{0}:chain.reads={2} & inputs_2'"
+_UNSAID = "what its layers read no sizes show: say it of each, as in --set '{0}:chain.reads={1}', with 'inputs' for the input; ask again for what is left"
 _TWICE = "each layer of '{}' stands beside it under another name too: no name tells whether they are the same"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
@@ -138,6 +139,15 @@ def chain_of(
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     return chain or woven_of(elements, rest, words, is_told)
+
+
+def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
+    """How to say what layers read whose order nothing shows; "" where they are no network of layers alone."""
+    woven = chain_of(architecture, rulebook, names, {READS: ""})
+    if not isinstance(woven, Woven):
+        return ""
+    one, other = (node.name for node in woven.nodes[:2])
+    return _UNSAID.format(other, one)
 
 
 def _asides(architecture: Architecture, words: ChainWords) -> Callable[[Place], bool]:
