@@ -105,3 +105,70 @@ def test_layers_of_a_dense_block_read_all_that_came_before():
         more = net[f"dense.layers.{at}.2"](F.relu(net[f"dense.layers.{at}.0"](read)))
         read = torch.cat((read, more), 1)
     torch.testing.assert_close(given(net, hints, x), net["trans"](read))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("said", ["added", "none"])
+def test_a_long_skip_goes_around_residual_blocks_with_a_factor(said, is_inside):
+    """EDSR (1707.02921): blocks that count a tenth, a convolution behind them, and what they read."""
+    net = layers(head=conv(3, 4), **{f"body.{at}.conv{n}": conv(4, 4) for at in (0, 1) for n in (1, 2)})
+    last = "body.2" if is_inside else "mid"
+    net |= layers(**{last: conv(4, 4)}, tail=conv(4, 3))
+    hints = {
+        **MAPS,
+        "chain.activation": "none",
+        "chain.residual": "before_activation*0.1",
+        "chain.skip": "none",
+    }
+    hints |= {f"body.{at}.conv1:chain.activation": "relu" for at in (0, 1)}
+    assert asked(net, hints) == {"chain.long_skip": ("none", "added")}
+    first = read = net["head"](x := torch.randn(1, 3, 6, 6))
+    for at in (0, 1):
+        read = read + 0.1 * net[f"body.{at}.conv2"](F.relu(net[f"body.{at}.conv1"](read)))
+    read = net[last](read) + (first if said == "added" else 0)
+    torch.testing.assert_close(given(net, {**hints, "chain.long_skip": said}, x), net["tail"](read))
+    for wrong in ({"chain.long_skip": "before"}, {"chain.residual": "before_activation*x"}):
+        with pytest.raises(HintError, match="allowed"):
+            mapper.build(net.state_dict(), hints=hints | {"chain.long_skip": said} | wrong)
+
+
+@torch.no_grad()
+def test_a_norm_of_which_it_is_told_what_it_reads_stands_by_itself():
+    """Behind a sum, where its number puts it behind a layer."""
+    net = layers(conv1=conv(2, 4), conv2=conv(4, 4), bn2=nn.BatchNorm2d(4), out=conv(4, 1)).eval()
+    first = F.relu(net["conv1"](x := torch.randn(2, 2, 6, 6)))
+    wanted = net["out"](net["bn2"](F.relu(net["conv2"](first)) + first))
+    hints = {
+        "bn2:chain.reads": "relu(conv2) + relu(conv1)",
+        "conv2:chain.reads": "relu(conv1)",
+        "out:chain.reads": "bn2",
+    }
+    torch.testing.assert_close(given(net, {**MAPS, "chain.activation": "none", **hints}, x), wanted)
+
+
+@torch.no_grad()
+def test_heads_of_several_layers_share_a_word():
+    """A policy and a value over the maps of one trunk (1712.01815)."""
+    net = layers(conv=conv(3, 6), bn=nn.BatchNorm2d(6)).eval()
+    net |= layers(**{f"res_{at}.conv{n}": conv(6, 6) for at in (0, 1) for n in "AB"})
+    net |= layers(
+        p_conv=nn.Conv2d(6, 2, 1), p_fc=nn.Linear(24, 5), v_conv=nn.Conv2d(6, 1, 1), v_fc1=nn.Linear(12, 4)
+    )
+    net |= layers(v_fc2=nn.Linear(4, 1))
+    net.eval()
+    read = F.relu(net["bn"](net["conv"](x := torch.randn(2, 3, 3, 4))))
+    for at in (0, 1):
+        read = F.relu(read + net[f"res_{at}.convB"](F.relu(net[f"res_{at}.convA"](read))))
+    value = F.relu(net["v_fc1"](F.relu(net["v_conv"](read)).flatten(1)))
+    hints = {**MAPS, "chain.activation_before_norm": "false", "chain.residual": "before_activation"}
+    found = mapper.build(net.state_dict(), hints={**hints, "chain.reduction": "flatten"})(x)
+    torch.testing.assert_close(found.p_fc, net["p_fc"](F.relu(net["p_conv"](read)).flatten(1)))
+    torch.testing.assert_close(found.v_fc2, net["v_fc2"](value))
+
+
+def test_it_is_said_how_to_say_what_layers_read_whose_order_nothing_shows():
+    sizes = [(14, 8), (8, 8), (8, 1)]
+    net = layers(**{f"l{at}": nn.Linear(*sizes[(at - 1) % 3]) for at in range(1, 7)})
+    missing = mapper.inspect(net.state_dict()).architecture.missing
+    assert any("--set 'l2:chain.reads=l1'" in text for text in missing)

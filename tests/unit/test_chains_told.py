@@ -180,3 +180,42 @@ def test_a_refusal_has_what_was_said_as_one_value():
         HintError, match=r"""hints\["chain\.reads"\]: 'inputs & fc9\.a' at fc2: no layer is called"""
     ):
         mapper.build(net.state_dict(), hints={"fc2:chain.reads": "inputs & fc9.a", **PLAIN})
+
+
+@torch.no_grad()
+def test_a_table_is_known_by_what_reads_its_rows():
+    """`encoder` may be any layer: nobody reads 9 features, and the recurrent layer reads 6."""
+    net = layers(encoder=nn.Embedding(9, 6), lstm=nn.LSTM(6, 5, batch_first=True), dense=nn.Linear(5, 2))
+    ids = torch.tensor([[1, 8, 3]])
+    wanted = net["dense"](net["lstm"](net["encoder"](ids))[0][:, -1])
+    torch.testing.assert_close(given(net, {"chain.positions": "last", "chain.output": "none"}, ids), wanted)
+
+
+@torch.no_grad()
+def test_positions_may_be_weighed_by_a_score_through_several_layers():
+    """Attention over the outputs of a recurrent layer (1409.0473)."""
+    net = layers(emb=nn.Embedding(9, 6), rnn=nn.GRU(6, 8, batch_first=True), attn_w=nn.Linear(8, 8))
+    net |= layers(attn_v=nn.Linear(8, 1, bias=False), fc=nn.Linear(8, 3))
+    assert asked(net)["fc:chain.reads"][0] == "sum(softmax(attn_v) * rnn)"
+    hints = {"fc:chain.reads": "sum(softmax(attn_v) * rnn)", "chain.positions": "all", "chain.output": "none"}
+    states = net["rnn"](net["emb"](ids := torch.tensor([[1, 8, 3, 3]])))[0]
+    weights = torch.softmax(net["attn_v"](torch.tanh(net["attn_w"](states))), 1)
+    wanted = net["fc"]((weights * states).sum(1))
+    torch.testing.assert_close(given(net, {**hints, "chain.activation": "tanh"}, ids), wanted)
+
+
+@torch.no_grad()
+def test_an_output_may_be_put_together_with_an_input():
+    """A network that corrects what it reads, beside another (Tacotron 2, 1712.05884)."""
+    convs = {"post.0.0.conv": nn.Conv1d(6, 4, 3, padding=1), "post.0.1": nn.BatchNorm1d(4)}
+    convs |= {"post.1.0.conv": nn.Conv1d(4, 6, 3, padding=1), "post.1.1": nn.BatchNorm1d(6)}
+    net = layers(
+        **convs, **{"pre.0.lin": nn.Linear(6, 5, bias=False), "pre.1.lin": nn.Linear(5, 5, bias=False)}
+    ).eval()
+    hints = {**MAPS, "post.0.0.conv:chain.reads": "inputs", "pre.0.lin:chain.reads": "inputs_2"}
+    hints |= {"chain.gives": "inputs + post.1.0.conv, pre.1.lin", "chain.activation_before_norm": "false"}
+    maps, rows = torch.randn(2, 6, 7), torch.randn(2, 6)
+    first = F.relu(net["post.0.1"](net["post.0.0.conv"](maps)))
+    wanted = maps + net["post.1.1"](net["post.1.0.conv"](first))
+    del hints["chain.output"]
+    torch.testing.assert_close(given(net, hints, maps, rows), wanted)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import main_of
-from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.convolutions import halved, setting, shuffled
 from mapper.inference.chains.elements import (
     CONVOLUTION,
@@ -35,8 +34,9 @@ from mapper.inference.chains.outputs import give
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
-from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, is_of, spans_of
+from mapper.inference.chains.residuals import ADDED, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
+from mapper.inference.chains.sums import Sums, join, keep, sum_up
 from mapper.inference.chains.twins import Twins
 from mapper.inference.chains.whole import is_whole, write_whole
 
@@ -99,7 +99,7 @@ class Between:
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
-        self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
+        self.sums = Sums(self.spans)
         self.kept = Kept(links)
         self.twins = Twins(answers)
         self.firsts = [head.links[0] for head in heads if head.at == len(links) - 1]
@@ -130,35 +130,12 @@ class Between:
     def through(self) -> None:
         """One layer after the other."""
         for at, link in enumerate(self.links):
-            self.keep(at, link)
+            keep(self, at, link)
             self.enter(link)
             self.layer(at, link)
             name_mean(self, at)
             self.leave(at, link)
             spread_beside(self, at)
-
-    def keep(self, at: int, link: Link) -> None:
-        """Keeps what a residual block reads, to be added where it ends."""
-        span = next((span for span in self.spans if span.first == at), None)
-        if span is None:
-            return
-        leaf = link.element.leaf
-        among: tuple[str, ...] = ADDED if span.branch else ("none", *ADDED)
-        is_stated = self.answers.stated(leaf, "chain.residual_stated") == "true"
-        is_called = any(is_of(part, self.answers.words.residual) for part in leaf.place[:-1])
-        default = None if span.is_block or is_stated or is_called else ("none", "a layer that stands alone")
-        value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
-        if value not in (None, *among):
-            raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
-        kept = through_branch(self, span) if span.branch or value in ADDED else ""
-        if value in ADDED:
-            self.add(f"residual = {kept}")
-            self.joined[span.last] = str(value)
-
-    def join(self, at: int, where: str) -> None:
-        """Adds what was kept."""
-        if self.joined.get(at) == where:
-            self.say("residual + x")
 
     def say(self, expression: str) -> None:
         """One statement; `x` of an expression is what passes."""
@@ -327,29 +304,19 @@ class Between:
             return
         if link.before.form == START == link.after.form or self.is_reduced:
             return
-        self.join(at, "before_activation")
+        join(self, at, "before_activation")
         if following is None:
-            if self.joined.get(at) in ADDED[1:] and element.group != SLOPES:
+            if self.sums.at(at) in ADDED[1:] and element.group != SLOPES:
                 of = main_of(self.links, at)
-                self.sum_up(at, self.answers.find(element.leaf, "chain.activation", of=of))
+                sum_up(self, at, self.answers.find(element.leaf, "chain.activation", of=of))
             else:
-                self.sum_up(at, None)
+                sum_up(self, at, None)
             return
         activation = "none" if element.group == SLOPES else self.activation(at)
-        self.sum_up(at, activation)
+        sum_up(self, at, activation)
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.kept.end(at, len(self.written.lines), len(self.written.forward))
             self.pool(at, activation, element.group == SLOPES)
-
-    def sum_up(self, at: int, activation: str | None) -> None:
-        """The activation behind a layer, and the sum behind that, if there is one; another one behind the sum."""
-        is_active = activation not in (None, "none")
-        if is_active:
-            self.say(self.activated(str(activation)))
-        self.join(at, "after_activation")
-        self.join(at, BETWEEN)
-        if is_active and self.joined.get(at) == BETWEEN:
-            self.say(self.activated(str(activation)))
 
     def pick(self, link: Link, following: Element | None) -> None:
         """What of a sequence goes on."""

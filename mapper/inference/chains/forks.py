@@ -32,6 +32,7 @@ _TAKEN = (
     "inputs",
     "input_ids",
     "residual",
+    "long_skip",
     "output",
     "Output",
 )  # of a forward

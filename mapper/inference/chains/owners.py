@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from mapper.inference.chains.elements import NORM, Element, shared_folders
 from mapper.inference.chains.naming import natural, number_of
@@ -11,15 +11,20 @@ from mapper.inference.chains.nodes import Node
 NODES = 64  # layers of such a network
 
 
-def nodes_of(elements: Sequence[Element]) -> list[Node] | None:
-    """Each layer with its norms and slopes; None where one of these belongs to none, or there are too many."""
+def nodes_of(elements: Sequence[Element], told: Container[str] = ()) -> list[Node] | None:
+    """Each layer with its norms and slopes; None where one of these belongs to none, or there are too many.
+
+    A norm of which it was `told` what it reads stands by itself: behind a sum, say.
+    """
     mains = [element for element in elements if element.is_main]
     before: dict[int, list[Element]] = {id(main): [] for main in mains}
     behind: dict[int, list[Element]] = {id(main): [] for main in mains}
     alone: list[Node] = []
     for element in (one for one in elements if not one.is_main):
         main, follower = _owner(element, mains), _follower(element, mains)
-        if main is not None:
+        if element.name in told:
+            alone.append(Node((element,)))
+        elif main is not None:
             behind[id(main)].append(element)
         elif follower is not None:
             before[id(follower)].append(element)

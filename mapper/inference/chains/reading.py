@@ -138,7 +138,8 @@ def chain_of(
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
-    return chain or woven_of(elements, rest, words, is_told)
+    told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
+    return chain or woven_of(elements, rest, words, is_told, told)
 
 
 def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:

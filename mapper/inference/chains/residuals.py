@@ -105,7 +105,7 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
         elif folder and len(mains) > 1:
             found += [Span(numbers[0], numbers[-1], True)] * _is_even(links[numbers[0]], links[numbers[-1]])
         else:
-            found += [Span(at, _end(links, at), False) for at in mains if _is_alone(links[at])]
+            found += [Span(at, end_of(links, at), False) for at in mains if _is_alone(links[at])]
     return found
 
 
@@ -118,8 +118,8 @@ def _in_run(links: Sequence[Link], mains: list[int]) -> list[Span]:
     inside = {at for block in even for at in block}
     alone = (at for at in mains if at not in inside and _is_alone(links[at]))
     return [
-        *(Span(block[0], _end(links, block[-1]), True) for block in even),
-        *(Span(at, _end(links, at), False) for at in alone),
+        *(Span(block[0], end_of(links, block[-1]), True) for block in even),
+        *(Span(at, end_of(links, at), False) for at in alone),
     ]
 
 
@@ -160,7 +160,7 @@ def _is_alone(link: Link) -> bool:
     return link.element.group in (CONVOLUTION, LINEAR) and is_odd and _is_even(link, link)
 
 
-def _end(links: Sequence[Link], at: int) -> int:
+def end_of(links: Sequence[Link], at: int) -> int:
     """The last of a layer's norms and slopes."""
     while at + 1 < len(links) and not links[at + 1].element.is_main:
         at += 1

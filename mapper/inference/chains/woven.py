@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -71,10 +71,13 @@ class Woven:
 
 
 def woven_of(
-    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool
+    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool, told: Container[str]
 ) -> Woven | None:
-    """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read."""
-    nodes = nodes_of(elements)
+    """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read.
+
+    `told` are the names of those of which that was said.
+    """
+    nodes = nodes_of(elements, told)
     if nodes is None:
         return None
     woven = Woven(tuple(sorted(nodes, key=lambda node: natural(node.name))), tuple(rest))

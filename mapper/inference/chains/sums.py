@@ -1,0 +1,116 @@
+"""Where a chain adds what it read before: residual blocks (1512.03385), and around several of them a long skip (1707.02921)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from mapper.inference.chains.branch import through_branch
+from mapper.inference.chains.elements import CONVOLUTION
+from mapper.inference.chains.order import MAPS, Link
+from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, block_of, end_of, is_of
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
+
+BLOCK, LONG = "chain.residual", "chain.long_skip"
+_NONE, _SUM = "none", "added"
+_FACTOR = re.compile(
+    r"\d{1,3}(\.\d{1,6})?"
+)  # by which the output of a block is multiplied before it is added
+
+
+@dataclass
+class Sums:
+    """What is kept of a chain to be added later."""
+
+    spans: Sequence[Span]
+    joined: dict[int, tuple[str, str]] = field(
+        default_factory=dict
+    )  # the last layer of a residual block -> one of ADDED, and the factor
+    long: set[int] = field(default_factory=set)  # the last layers of long skips
+
+    def at(self, at: int) -> str:
+        """Where the sum stands that a layer ends with; "" for none."""
+        return self.joined.get(at, ("", ""))[0]
+
+
+def keep(between: Between, at: int, link: Link) -> None:
+    """Keeps what a residual block reads, to be added where it ends."""
+    span = next((span for span in between.sums.spans if span.first == at), None)
+    if span is None:
+        return
+    leaf, answers = link.element.leaf, between.answers
+    among: tuple[str, ...] = ADDED if span.branch else (_NONE, *ADDED)
+    is_stated = answers.stated(leaf, "chain.residual_stated") == "true"
+    is_called = any(is_of(part, answers.words.residual) for part in leaf.place[:-1])
+    default = None if span.is_block or is_stated or is_called else (_NONE, "a layer that stands alone")
+    value = answers.find(leaf, BLOCK, usual=default, among=among)
+    word, _, factor = (value or "").partition("*")
+    if value is not None and (word not in among or not (_FACTOR.fullmatch(factor) or word == value)):
+        raise answers.refuse(
+            leaf, BLOCK, value, f"allowed: {', '.join(among)}, and {ADDED[0]}*0.1 with a factor"
+        )
+    if value != _NONE:
+        _keep_long(between, at)
+    kept = through_branch(between, span) if span.branch or word in ADDED else ""
+    if word in ADDED:
+        between.add(f"residual = {kept}")
+        between.sums.joined[span.last] = (word, factor)
+
+
+def _keep_long(between: Between, at: int) -> None:
+    """Keeps what the first of several blocks reads, if it is added to what the layer behind them gives."""
+    end = _behind_blocks(between.links, between.sums.spans, at)
+    if end is None:
+        return
+    leaf = between.links[end].element.leaf
+    value = between.answers.find(leaf, LONG, among=(_NONE, _SUM))
+    if value not in (None, _NONE, _SUM):
+        raise between.answers.refuse(leaf, LONG, str(value), f"allowed: {_NONE}, {_SUM}")
+    if value == _SUM:
+        between.add(f"long_skip = {between.name}")
+        between.sums.long.add(end_of(between.links, end))
+
+
+def _behind_blocks(links: Sequence[Link], spans: Sequence[Span], at: int) -> int | None:
+    """The convolution right behind the blocks of the list that one begins, where it gives as many channels as they read."""
+    blocks = sorted((span for span in spans if span.is_block), key=lambda span: span.first)
+    blocks = [span for span in blocks if _list_of(links[span.first]) == _list_of(links[at])]
+    is_row = all(one.last + 1 == other.first for one, other in pairwise(blocks))
+    if len(blocks) < 2 or blocks[0].first != at or not is_row or not _list_of(links[at]):
+        return None
+    end = blocks[-1].last + 1
+    link = links[end] if end < len(links) else None
+    widths = {links[at].before.width, link.before.width, link.after.width} if link else set()
+    is_even = link is not None and link.element.group == CONVOLUTION and link.after.form == MAPS
+    return end if is_even and len(widths) == 1 else None
+
+
+def _list_of(link: Link) -> tuple[str | tuple[int, ...], ...]:
+    """The list of blocks that a layer stands in; () where it is in no numbered one."""
+    folder = block_of(link.element)
+    return folder[:-1] if folder and isinstance(folder[-1], tuple) else ()
+
+
+def join(between: Between, at: int, where: str) -> None:
+    """Adds what was kept."""
+    known, factor = between.sums.joined.get(at, ("", ""))
+    if known == where:
+        between.say(f"residual + {factor} * x" if factor else "residual + x")
+    if at in between.sums.long and where == ADDED[0]:
+        between.say("long_skip + x")
+
+
+def sum_up(between: Between, at: int, activation: str | None) -> None:
+    """The activation behind a layer, and the sum behind that, if there is one; another one behind the sum."""
+    is_active = activation not in (None, _NONE)
+    if is_active:
+        between.say(between.activated(str(activation)))
+    join(between, at, "after_activation")
+    join(between, at, BETWEEN)
+    if is_active and between.sums.at(at) == BETWEEN:
+        between.say(between.activated(str(activation)))
