@@ -7,42 +7,48 @@ from torch import Tensor, nn
 
 
 class LSTMSteps(nn.LSTMCell):
-    """LSTM cell over each position in turn. (B, L, in) -> (B, L, hidden), (B, hidden)"""
+    """LSTM cell over each position in turn. (B, L, in), state -> (B, L, hidden), last state"""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         super().__init__(input_size, hidden_size, bias)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        state, outputs = None, []
+    def forward(  # type: ignore[override]
+        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        outputs = []
         for step in x.unbind(1):
             state = super().forward(step, state)
             outputs.append(state[0])
-        return torch.stack(outputs, dim=1), outputs[-1]
+        return torch.stack(outputs, dim=1), state
 
 
 class GRUSteps(nn.GRUCell):
-    """GRU cell over each position in turn. (B, L, in) -> (B, L, hidden), (B, hidden)"""
+    """GRU cell over each position in turn. (B, L, in), state -> (B, L, hidden), last state"""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         super().__init__(input_size, hidden_size, bias)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        state, outputs = None, []
+    def forward(  # type: ignore[override]
+        self, x: Tensor, state: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs = []
         for step in x.unbind(1):
             state = super().forward(step, state)
             outputs.append(state)
-        return torch.stack(outputs, dim=1), outputs[-1]
+        return torch.stack(outputs, dim=1), state
 
 
 class RNNSteps(nn.RNNCell):
-    """Recurrent cell over each position in turn. (B, L, in) -> (B, L, hidden), (B, hidden)"""
+    """Recurrent cell over each position in turn. (B, L, in), state -> (B, L, hidden), last state"""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"):
         super().__init__(input_size, hidden_size, bias, nonlinearity)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        state, outputs = None, []
+    def forward(  # type: ignore[override]
+        self, x: Tensor, state: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs = []
         for step in x.unbind(1):
             state = super().forward(step, state)
             outputs.append(state)
-        return torch.stack(outputs, dim=1), outputs[-1]
+        return torch.stack(outputs, dim=1), state

@@ -219,3 +219,38 @@ def test_an_output_may_be_put_together_with_an_input():
     wanted = maps + net["post.1.1"](net["post.1.0.conv"](first))
     del hints["chain.output"]
     torch.testing.assert_close(given(net, hints, maps, rows), wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
+def test_a_cell_begins_in_the_last_state_of_another(kind):
+    """An encoder and a decoder of single cells (1406.1078)."""
+    net = layers(
+        enc_emb=nn.Embedding(9, 4),
+        enc=kind(4, 5),
+        dec_emb=nn.Embedding(7, 4),
+        dec=kind(4, 5),
+        fc=nn.Linear(5, 7),
+    )
+    hints = {
+        "enc:chain.reads": "enc_emb",
+        "dec:chain.reads": "dec_emb",
+        "fc:chain.reads": "dec",
+        "chain.output": "none",
+    }
+    hints |= {"dec:chain.state": "enc", "chain.positions": "all", "chain.inputs": "enc_emb_ids, dec_emb_ids"}
+    hints |= {"chain.recurrent_activation": "tanh"} if kind is nn.RNNCell else {}
+    source, target, state, wanted = torch.tensor([[1, 8, 3]]), torch.tensor([[6, 0]]), None, []
+    for name, ids in (("enc", source), ("dec", target)):
+        for step in net[f"{name}_emb"](ids).unbind(1):
+            state = net[name](step, state)
+            wanted.append(state[0] if kind is nn.LSTMCell else state)
+    wanted = net["fc"](torch.stack(wanted[3:], 1))
+    torch.testing.assert_close(given(net, hints, source, target), wanted)
+
+
+@torch.no_grad()
+def test_features_of_a_sequence_may_stand_before_its_positions():
+    net, x = layers(rnn=nn.GRU(3, 4, batch_first=True), out=nn.Linear(4, 2)), torch.randn(2, 5, 3)
+    hints = {"chain.positions": "all", "chain.output": "features_first"}
+    torch.testing.assert_close(given(net, hints, x), net["out"](net["rnn"](x)[0]).transpose(1, 2))
