@@ -163,7 +163,6 @@ RETIRED = {  # "" where it is more than a line
     "scatter_features_by_mask": "",
     "score_codes": "torch.stack(scores, dim=1).flatten(0, 1)",
     "segment_buckets": "",
-    "segment_ids": "given(token_type_ids, torch.zeros_like(input_ids))",
     "segment_scores_halved": "scores.gather(-1, same.expand(-1, q.shape[1], -1, -1))",
     "selective_step": "",
     "series_lags": "",
