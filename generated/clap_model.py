@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 890da9eb436e.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -160,9 +160,9 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
-def shift_within(side: int, size: int, shift: int) -> tuple[int, int]:
-    """The shift of rows and of columns: 0 where one window spans this side of an image."""
-    return (shift, shift) if side > size else (0, 0)
+def shift_along(side: int, size: int, shift: int) -> int:
+    """How far windows are shifted along a side: not at all where one window spans it."""
+    return shift if side > size else 0
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -464,7 +464,8 @@ class StageWithDownsampling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
             step = index % 2 * (self.window_size // 2)
-            shift = shift_within(min(x.shape[1], x.shape[2]), self.window_size, step)
+            step = shift_along(min(x.shape[1], x.shape[2]), self.window_size, step)
+            shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return self.downsample(x)
@@ -489,7 +490,8 @@ class Stage(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
             step = index % 2 * (self.window_size // 2)
-            shift = shift_within(min(x.shape[1], x.shape[2]), self.window_size, step)
+            step = shift_along(min(x.shape[1], x.shape[2]), self.window_size, step)
+            shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return x
@@ -622,4 +624,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 4ef5cb58f1fae0ed
+# sha256 of all above: 1f4b6db6ce19e3e7

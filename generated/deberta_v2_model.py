@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 890da9eb436e.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -74,15 +74,6 @@ def attend_biased(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
 
 
-def content_to_position(q: Tensor, position_key: Tensor, rows: Tensor) -> Tensor:
-    """Scores of queries against relative positions.
-
-    q (B, H, T, D), position_key (1, H, 2 * span, D), rows (T, T)
-    """
-    scores = q @ position_key.transpose(-1, -2)
-    return scores.gather(-1, rows.expand(*scores.shape[:-1], rows.shape[-1]))
-
-
 def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     """Signed distances, exact up to buckets / 2, then logarithmic (DeBERTa v2, 2006.03654).
 
@@ -106,19 +97,19 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def position_to_content(k: Tensor, position_query: Tensor, rows: Tensor) -> Tensor:
-    """Scores of keys against relative positions.
-
-    k (B, H, T, D), position_query (1, H, 2 * span, D), rows (T, T)
-    """
-    scores = k @ position_query.transpose(-1, -2)
-    return scores.gather(-1, rows.t().expand(*scores.shape[:-1], rows.shape[0])).transpose(-1, -2)
-
-
 def relative_distances(x: Tensor) -> Tensor:
     """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
     index = torch.arange(x.shape[1], device=x.device)
     return index - index[:, None]
+
+
+def relative_scores(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
+    """Scores of vectors against the row of a table that each is to be compared with.
+
+    x (B, H, T, D), table (1, H, N, D), rows (T, S) -> (B, H, T, S)
+    """
+    scores = x @ table.transpose(-1, -2)
+    return scores.gather(-1, rows.expand(*scores.shape[:-1], rows.shape[-1]))
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -181,8 +172,8 @@ class Attention(nn.Module):
         q = split_heads(self.self.query_proj(x), self.head_dim)
         k = split_heads(self.self.key_proj(x), self.head_dim)
         v = split_heads(self.self.value_proj(x), self.head_dim)
-        bias = content_to_position(q, split_heads(self.self.key_proj(table), self.head_dim), rows)
-        bias = bias + position_to_content(k, split_heads(self.self.query_proj(table), self.head_dim), rows)
+        bias = relative_scores(q, split_heads(self.self.key_proj(table), self.head_dim), rows)
+        bias = bias + relative_scores(k, split_heads(self.self.query_proj(table), self.head_dim), rows.t()).mT
         y = attend_biased(q, k, v, bias * self.scale, mask, self.scale)
         return self.output.dense(merge_heads(y))
 
@@ -290,4 +281,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e72e14bf8c1a198d
+# sha256 of all above: ae944f9b0e55298f

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 890da9eb436e.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -137,14 +137,6 @@ def pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
     return padded[..., : padded.shape[-1] - lacking]
 
 
-def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
-    """As pad_start, with the samples next to either end in reverse order, zeros behind where they are few.
-
-    x (B, C, T) -> (B, C, T')
-    """
-    return pad_mirrored(x, count, -x.shape[-1] % stride)
-
-
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
@@ -178,7 +170,7 @@ class WaveEncoderUnits(nn.Module):
         self.shortcut: Any = nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels_2, 1)})
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.block["1"].conv(pad_start_mirrored(F.elu(x), self.kernel - 1, 1))
+        y = self.block["1"].conv(pad_mirrored(F.elu(x), self.kernel - 1, 0))
         x = self.shortcut.conv(x)
         return x + self.block["3"].conv(F.elu(y))
 
@@ -195,7 +187,9 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
         self.conv = Conv1dParametrized(conv_in_channels, conv_out_channels, kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(pad_start_mirrored(F.elu(x), self.kernel - self.units_stride, self.units_stride))
+        return self.conv(
+            pad_mirrored(F.elu(x), self.kernel - self.units_stride, -x.shape[-1] % self.units_stride)
+        )
 
 
 class WaveEncoderUnitsWithRecurrent(nn.Module):
@@ -264,7 +258,7 @@ class WaveEncoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = pad_start_mirrored(x, self.kernel - 1, 1)
+        x = pad_mirrored(x, self.kernel - 1, 0)
         x = self["0"].conv(x)
         for unit in (
             self["1"],
@@ -327,7 +321,7 @@ class WaveDecoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = pad_start_mirrored(x, self.kernel - 1, 1)
+        x = pad_mirrored(x, self.kernel - 1, 0)
         x = self["0"].conv(x)
         for unit in (
             self["1"],
@@ -411,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: be10264b476af50f
+# sha256 of all above: 3501e0e445bfa980

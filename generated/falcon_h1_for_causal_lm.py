@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 890da9eb436e.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -164,17 +164,6 @@ def decay_pairs(decay: Tensor) -> Tensor:
     return between.masked_fill(ahead > 0, -torch.inf).exp()
 
 
-def linear_scan_pairs(decay: Tensor, x: Tensor) -> Tensor:
-    """linear_scan as a sum over all earlier positions. decay and x (B, T, I, N) -> (B, T, I, N)
-
-    Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
-    """
-    index = torch.arange(x.shape[1], device=x.device)
-    ahead = (index - index[:, None])[:, :, None, None]  # the earlier position minus the later one
-    between = decay[:, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=1)
-    return (between.masked_fill(ahead > 0, -torch.inf).exp() * x[:, None]).sum(dim=2)
-
-
 def chunk_ends(factors: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Tensor:
     """State at the end of each chunk that starts from nothing. 16 of (B, n, I, N) each -> (B, n, I, N)"""
     h = inputs[0]
@@ -198,7 +187,8 @@ def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     In chunks of 16; at the last level, where one element is 16 ** levels positions, as all pairs of elements.
     """
     if levels == 0:
-        return linear_scan_pairs(decay, x)
+        pairs = decay_pairs(decay.flatten(2)[:, None])[:, 0].unflatten(-1, decay.shape[2:])
+        return (pairs * x[:, None]).sum(dim=2)
     steps = split_chunks(decay)
     factors, inputs = steps.exp().unbind(2), split_chunks(x).unbind(2)
     h = F.pad(linear_scan(steps.sum(dim=2), chunk_ends(factors, inputs), levels - 1), (0, 0, 0, 0, 1, -1))
@@ -435,4 +425,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a5d32ce6a81832bd
+# sha256 of all above: e023f0be45ddd945

@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 890da9eb436e.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -141,11 +141,10 @@ def scale_rounded(x: Tensor, scale: float) -> Tensor:
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
 
 
-def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
-    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    apart = index - index[:, None]
-    mask = ((apart >= -before) & (apart <= after))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -235,7 +234,8 @@ class Model(nn.Module):
     def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         x = scale_rounded(self.embed_tokens(input_ids), self.scale)
         full = padding_mask(attention_mask)
-        near = sliding_mask_around(x, attention_mask, self.one_sided_window, self.one_sided_window)
+        window = self.one_sided_window + 1
+        near = sliding_mask(x, attention_mask, window, self.one_sided_window)
         masks = {"full_attention": full, "sliding_attention": near}
         positions = position_indices(x, position_ids)
         angles = {
@@ -284,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: ccc538778250abf8
+# sha256 of all above: 1f37ada8d87e6bf4

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 890da9eb436e.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -209,10 +209,10 @@ def rotary_tables_scaled(
     return (angles.cos() * factor).to(x.dtype), (angles.sin() * factor).to(x.dtype)
 
 
-def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
-    """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -454,4 +454,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 42342545a071e63c
+# sha256 of all above: 364a134aacb232a6

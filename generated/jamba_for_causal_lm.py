@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 890da9eb436e.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -150,15 +150,15 @@ def chunk_ends(factors: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Tenso
     return h
 
 
-def linear_scan_pairs(decay: Tensor, x: Tensor) -> Tensor:
-    """linear_scan as a sum over all earlier positions. decay and x (B, T, I, N) -> (B, T, I, N)
+def decay_pairs(decay: Tensor) -> Tensor:
+    """What is left, at each position of a chunk, of an earlier one. (B, n, C, H) -> (B, n, C, C, H)
 
     Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
     """
-    index = torch.arange(x.shape[1], device=x.device)
-    ahead = (index - index[:, None])[:, :, None, None]  # the earlier position minus the later one
-    between = decay[:, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=1)
-    return (between.masked_fill(ahead > 0, -torch.inf).exp() * x[:, None]).sum(dim=2)
+    index = torch.arange(decay.shape[2], device=decay.device)
+    ahead = (index - index[:, None])[:, :, None]  # the earlier position minus the later one
+    between = decay[:, :, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=2)
+    return between.masked_fill(ahead > 0, -torch.inf).exp()
 
 
 def join_chunks(parts: list[Tensor], length: int) -> Tensor:
@@ -176,7 +176,8 @@ def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     In chunks of 16; at the last level, where one element is 16 ** levels positions, as all pairs of elements.
     """
     if levels == 0:
-        return linear_scan_pairs(decay, x)
+        pairs = decay_pairs(decay.flatten(2)[:, None])[:, 0].unflatten(-1, decay.shape[2:])
+        return (pairs * x[:, None]).sum(dim=2)
     steps = split_chunks(decay)
     factors, inputs = steps.exp().unbind(2), split_chunks(x).unbind(2)
     h = F.pad(linear_scan(steps.sum(dim=2), chunk_ends(factors, inputs), levels - 1), (0, 0, 0, 0, 1, -1))
@@ -447,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b6c8a9c1cefa771e
+# sha256 of all above: dff6b299ed54a587

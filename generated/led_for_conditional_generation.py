@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 890da9eb436e.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -73,11 +73,10 @@ def positions_in_order(x: Tensor) -> Tensor:
     return torch.arange(x.shape[1], device=x.device)[None]
 
 
-def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
-    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    apart = index - index[:, None]
-    mask = ((apart >= -before) & (apart <= after))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -154,7 +153,7 @@ class EncoderAttention(nn.Module):
         k = split_heads(self.longformer_self_attn.key(x), self.head_dim)
         v = split_heads(self.longformer_self_attn.value(x), self.head_dim)
         side = self.one_sided_window
-        near = sliding_mask_around(x, attention_mask, side, side)
+        near = sliding_mask(x, attention_mask, side + 1, side)
         near = near if wide is None else near | wide[:, None, None]
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=near)
         q = split_heads(self.longformer_self_attn.query_global(x), self.head_dim)
@@ -342,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3e68e7e7c6119b5c
+# sha256 of all above: 2f54e6e1911b4c82

@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 890da9eb436e.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -73,11 +73,10 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
-def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
-    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    apart = index - index[:, None]
-    mask = ((apart >= -before) & (apart <= after))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -158,7 +157,7 @@ class Attention(nn.Module):
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
         side = self.one_sided_window
-        near = sliding_mask_around(x, attention_mask, side, side)
+        near = sliding_mask(x, attention_mask, side + 1, side)
         near = near if wide is None else near | wide[:, None, None]
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=near)
         q = split_heads(self.self.query_global(x), self.head_dim)
@@ -279,4 +278,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 4c092644a0fc66be
+# sha256 of all above: eb352d638047bb8a

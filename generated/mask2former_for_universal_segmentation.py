@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 890da9eb436e.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -199,11 +199,6 @@ def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
         x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
-
-
-def query_masks(x: Tensor, pixels: Tensor) -> Tensor:
-    """How well each place fits each query. x (B, Q, C), pixels (B, C, Y, X) -> (B, Q, Y, X)"""
-    return torch.einsum("bqc,bcyx->bqyx", x, pixels)
 
 
 def sample_levels(v: Tensor, sizes: list[tuple[int, int]], places: Tensor, weights: Tensor) -> Tensor:
@@ -657,7 +652,7 @@ class MaskedDecoder(nn.Module):
         x = queries
         positions = query_places
         state = self.layernorm(x)
-        masks = query_masks(self.mask_predictor.mask_embedder(state), pixels)
+        masks = torch.einsum("bqc,bcyx->bqyx", self.mask_predictor.mask_embedder(state), pixels)
         for index, layer in enumerate(self.layers):
             level = index % len(sizes)
             encoder_hidden_states, encoder_positions = sources[level], waves[level]
@@ -666,7 +661,7 @@ class MaskedDecoder(nn.Module):
             cross_attention_mask = (covered | covers_none)[:, None]
             x = layer(x, positions, encoder_hidden_states, encoder_positions, cross_attention_mask)
             state = self.layernorm(x)
-            masks = query_masks(self.mask_predictor.mask_embedder(state), pixels)
+            masks = torch.einsum("bqc,bcyx->bqyx", self.mask_predictor.mask_embedder(state), pixels)
         return x, state, masks
 
 
@@ -864,4 +859,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9ea870cbf480fb6e
+# sha256 of all above: 7bad48e04a339d43

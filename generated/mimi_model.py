@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 890da9eb436e.
+"""kyutai/mimi: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -106,10 +106,10 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
-    """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: efa10f9820fdf1b3
+# sha256 of all above: 124fd1b6ce603aa8

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 890da9eb436e.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -105,11 +105,10 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
-    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int, after: int = 0) -> Tensor:
+    """Shows each query itself, the window - 1 keys before it and `after` behind. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    apart = index - index[:, None]
-    mask = ((apart >= -before) & (apart <= after))[None, None]
+    mask = ((index <= index[:, None] + after) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -213,7 +212,8 @@ class Encoder(nn.Module):
     ) -> Tensor:
         x = self.embeddings(input_ids)
         full = padding_mask(attention_mask)
-        near = sliding_mask_around(x, attention_mask, self.one_sided_window, self.one_sided_window)
+        window = self.one_sided_window + 1
+        near = sliding_mask(x, attention_mask, window, self.one_sided_window)
         masks = {"full_attention": full, "sliding_attention": near}
         positions = position_indices(x, position_ids)
         angles = {
@@ -290,4 +290,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 424badc30f42c7c1
+# sha256 of all above: 53899b85bee9324b

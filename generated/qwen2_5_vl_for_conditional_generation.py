@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 890da9eb436e.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -182,11 +182,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def merge_neighbours(x: Tensor, merge: int) -> Tensor:
-    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
-    return x.reshape(-1, merge * merge * x.shape[-1])
-
-
 def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     """The image of every patch, and the patch's number in it. -> two (T,)"""
     counts = grid.prod(dim=-1)
@@ -263,10 +258,9 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
 
 
-def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
-    """Shows every patch, sorted by window, those of its own. -> (1, 1, T, T)"""
-    number = patch_windows(x, grid, merge, window).sort().values
-    return (number == number[:, None])[None, None]
+def same_part_mask(part: Tensor) -> Tensor:
+    """Shows every position those of its own part. part (T,), a number for each -> (1, 1, T, T)"""
+    return (part == part[:, None])[None, None]
 
 
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
@@ -377,7 +371,8 @@ class Merger(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mlp["2"](F.gelu(self.mlp["0"](merge_neighbours(self.ln_q(x), self.merge_size))))
+        blocks = self.ln_q(x).reshape(-1, self.merge_size**2 * x.shape[-1])
+        return self.mlp["2"](F.gelu(self.mlp["0"](blocks)))
 
 
 class Embeddings(nn.Module):
@@ -452,8 +447,9 @@ class PackedWindows(nn.Module):
 
     def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         x = self.patch_embed(hidden_states)
-        order = patch_windows(x, grid_thw, self.merge_size, self.window_patches).argsort(stable=True)
-        windows = same_window_mask(x, grid_thw, self.merge_size, self.window_patches)
+        window = patch_windows(x, grid_thw, self.merge_size, self.window_patches)
+        order = window.argsort(stable=True)
+        windows = same_part_mask(window[order])
         masks = {"full_attention": same_frame_mask(x, grid_thw), "windows": windows}
         cos, sin = self.grid_rotary(x, grid_thw)
         cos, sin = cos[:, :, order], sin[:, :, order]
@@ -598,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 30201e996a960a5e
+# sha256 of all above: 2057cb1628bca1f4

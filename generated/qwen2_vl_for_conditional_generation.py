@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 890da9eb436e.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -136,11 +136,6 @@ def grid_positions(
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
-
-
-def merge_neighbours(x: Tensor, merge: int) -> Tensor:
-    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
-    return x.reshape(-1, merge * merge * x.shape[-1])
 
 
 def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
@@ -320,7 +315,8 @@ class Merger(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mlp["2"](F.gelu(self.mlp["0"](merge_neighbours(self.ln_q(x), self.merge_size))))
+        blocks = self.ln_q(x).reshape(-1, self.merge_size**2 * x.shape[-1])
+        return self.mlp["2"](F.gelu(self.mlp["0"](blocks)))
 
 
 class Embeddings(nn.Module):
@@ -529,4 +525,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 7074e73d77ed469b
+# sha256 of all above: e015725ba33a0695

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 890da9eb436e.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -230,11 +230,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def merge_neighbours(x: Tensor, merge: int) -> Tensor:
-    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
-    return x.reshape(-1, merge * merge * x.shape[-1])
-
-
 def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     """The image of every patch, and the patch's number in it. -> two (T,)"""
     counts = grid.prod(dim=-1)
@@ -453,7 +448,8 @@ class Merger(nn.Module):
         self.linear_fc2 = nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear_fc2(F.gelu(self.linear_fc1(merge_neighbours(self.norm(x), self.merge_size))))
+        blocks = self.norm(x).reshape(-1, self.merge_size**2 * x.shape[-1])
+        return self.linear_fc2(F.gelu(self.linear_fc1(blocks)))
 
 
 class TextFeedForward(nn.Module):
@@ -745,4 +741,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: c81ac877a7ee18da
+# sha256 of all above: 119220ac16959680

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 890da9eb436e.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -160,11 +160,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def merge_neighbours(x: Tensor, merge: int) -> Tensor:
-    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
-    return x.reshape(-1, merge * merge * x.shape[-1])
-
-
 def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     """The image of every patch, and the patch's number in it. -> two (T,)"""
     counts = grid.prod(dim=-1)
@@ -321,7 +316,8 @@ class Mergers(nn.Module):
         self.linear_fc2 = nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear_fc2(F.gelu(self.linear_fc1(self.norm(merge_neighbours(x, self.merge_size)))))
+        blocks = x.reshape(-1, self.merge_size**2 * x.shape[-1])
+        return self.linear_fc2(F.gelu(self.linear_fc1(self.norm(blocks))))
 
 
 class Merger(nn.Module):
@@ -337,7 +333,8 @@ class Merger(nn.Module):
         self.linear_fc2 = nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear_fc2(F.gelu(self.linear_fc1(merge_neighbours(self.norm(x), self.merge_size))))
+        blocks = self.norm(x).reshape(-1, self.merge_size**2 * x.shape[-1])
+        return self.linear_fc2(F.gelu(self.linear_fc1(blocks)))
 
 
 class TextFeedForward(nn.Module):
@@ -607,4 +604,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 84e560d4de16e306
+# sha256 of all above: bb732668bb301b32

@@ -37,7 +37,7 @@ def test_it_is_asked_whether_larger_maps_are_added_to_earlier_ones(said):
     wanted = net["final"](F.relu(net["dec1.0"](read)))
     torch.testing.assert_close(given(net, {**hints, "chain.joined": said}, x), wanted)
     for wrong in ("earlier_first", "added+nothing"):
-        with pytest.raises(HintError, match="allowed: none, added|no activation"):
+        with pytest.raises(HintError, match=r"allowed: none, added|no activation"):
             mapper.build(net.state_dict(), hints={**hints, "chain.joined": wrong})
 
 
