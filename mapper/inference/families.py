@@ -370,12 +370,13 @@ def _regions(wanted: Collection[str], match: FamilyMatch | None, rulebook: Ruleb
         words[tower] = words.get(tower, frozenset()) | said
     regions: dict[str, Region] = {}
     for tower in wanted:
-        if tower == TEXT:
+        paths = frozenset(word for word in words[tower] if "." in word)  # where it stands, and nowhere else
+        if tower == TEXT and not paths:
             others = frozenset().union(*(words[other] for other in wanted if other != tower))
             regions[tower] = Region(outside=others, own=words[tower])
         else:
             nested = frozenset().union(*(said for other, said in usual.items() if other != tower))
-            regions[tower] = Region(inside=words[tower], outside=nested)
+            regions[tower] = Region(inside=paths if tower == TEXT else words[tower], outside=nested)
     return regions
 
 

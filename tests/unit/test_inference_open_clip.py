@@ -126,3 +126,4 @@ def test_an_encoder_of_texts_that_nobody_names_is_asked_how_it_counts_positions(
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": settings}))
     asked = {question.fact for question in describe(tmp_path).questions}
     assert asked >= {"position.counting", "padding_index", "norm.eps"}
+    assert not any("is missing" in finding for finding in describe(tmp_path).findings)
