@@ -48,19 +48,6 @@ def cache_positions(cache_position: Tensor, position_ids: Tensor | None) -> Tens
     return cache_position[None] if position_ids is None else position_ids
 
 
-def cache_positions_of_ids(
-    input_ids: Tensor, cache_position: Tensor, position_ids: Tensor | None, padding_id: int
-) -> Tensor:
-    """The caller's positions, or those of the real tokens behind cache_position[0] earlier ones. (B, T)
-
-    Counted from padding_id + 1; padding gets padding_id.
-    """
-    if position_ids is not None:
-        return position_ids
-    real = (input_ids != padding_id).long()
-    return (real.cumsum(dim=1) + cache_position[0]) * real + padding_id
-
-
 def cache_positions_of_mask(cache_position: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
     """Counts the real keys of a cache from 0; padding gets 0. attention_mask (B, S) covers the first S keys.
 

@@ -65,14 +65,6 @@ def whole_blocks_from_rows(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     return x[:, first + (frame * grid[image, 1] + row) * grid[image, 2] + column]
 
 
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
 def positions_at_corners(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """A square table stretched over each image so that their corners meet, linear between its rows.
 

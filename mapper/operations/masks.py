@@ -42,14 +42,6 @@ def causal_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor |
     return mask & seen[:, None, None, :]
 
 
-def sliding_mask_at(
-    cache_position: Tensor, length: int, attention_mask: Tensor | None, window: int
-) -> Tensor:
-    """A sliding-window mask over a cache of `length` keys for queries that stand at `cache_position` (T,)."""
-    index = torch.arange(length, device=cache_position.device)
-    return causal_mask_at(cache_position, length, attention_mask) & (index > cache_position[:, None] - window)
-
-
 def chunked_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor | None, size: int) -> Tensor:
     """A chunked mask over a cache of `length` keys for queries that stand at `cache_position` (T,)."""
     index = torch.arange(length, device=cache_position.device)

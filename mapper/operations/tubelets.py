@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -26,16 +25,3 @@ def apply_rotary_by_axis(x: Tensor, places: Tensor) -> Tensor:
         turned = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
         parts.append(part * angles.cos() + turned * angles.sin())
     return torch.cat((*parts, x[..., 3 * size :]), dim=-1)
-
-
-def closed_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """Earlier real positions, of a text with one more behind it; without a mask all see all (VideoPrism).
-
-    attention_mask (B, T) -> (B, 1, T + 1, T + 1)
-    """
-    if attention_mask is None:
-        return None
-    real = F.pad(attention_mask != 0, (0, 1), value=True)
-    size = real.shape[1]
-    earlier = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
-    return real[:, None, None] & earlier

@@ -62,7 +62,7 @@ def test_positions_are_counted_behind_what_is_kept() -> None:
     text = (
         "a = rotary(x, position_indices(x, position_ids))\nfor layer in layers:\n  x = layer(x, a)\nreturn x"
     )
-    counted = rows(text, "return cache_positions_of_ids(ids, cache_position, position_ids, 0)")
+    counted = rows(text, "return given(position_ids, cache_position[None])")
     assert counted and "a = rotary(x, cache_positions(cache_position, position_ids))" in counted
     unaware = rows(text, "return position(position_ids)")  # a block below counts nothing itself
     assert unaware and unaware[1] == "position_ids = cache_positions(cache_position, position_ids)"

@@ -17,7 +17,6 @@ from mapper.operations.positions import resize_between
 from mapper.operations.tubelets import (
     apply_rotary_by_axis,
     at_least_frames,
-    closed_mask,
 )
 
 
@@ -72,12 +71,6 @@ def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
 def test_a_head_too_small_for_three_parts_is_not_turned() -> None:
     x = torch.randn(1, 2, 8, 5)
     assert torch.equal(apply_rotary_by_axis(x, PLACES), x)
-
-
-def test_a_closed_mask_shows_earlier_real_positions_and_itself() -> None:
-    assert closed_mask(None) is None
-    mask = closed_mask(torch.tensor([[0, 1, 1]]))
-    assert mask[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
 
 
 def test_a_map_is_halved_by_binomial_weights_of_three_places():

@@ -64,8 +64,8 @@ def test_masks_over_a_cache_are_the_rows_of_the_full_mask():
         slots = torch.tensor([3, 4])
         at = masks.causal_mask_at(slots, 8, attention_mask)
         assert torch.equal(at[..., :5], full[:, :, 3:]) and not at[..., 5:].any()
-        at = masks.sliding_mask_at(slots, 8, attention_mask, 2)
-        assert torch.equal(at[..., :5], window[:, :, 3:]) and not at[..., 5:].any()
+        near = at & (slots[:, None] - torch.arange(8) < 2)
+        assert torch.equal(near[..., :5], window[:, :, 3:]) and not near[..., 5:].any()
 
 
 @pytest.mark.parametrize("attention_mask", [None, LEFT], ids=["none", "left"])
@@ -120,12 +120,10 @@ def test_positions_of_ids_equal_the_references():
     assert torch.equal(positions.positions_of_ids(ids, 1), expected)
 
     steps = [
-        cache.cache_positions_of_ids(part, torch.tensor([at]), None, 1)
+        positions.positions_of_ids(part, 1) + at * (part != 1)
         for at, part in ((0, ids[:, :4]), (4, ids[:, 4:]))
     ]
     assert torch.cat(steps, dim=1)[1].tolist() == [2, 3, 1, 1, 1]
-    assert torch.equal(cache.cache_positions_of_ids(ids, torch.arange(5), None, 1), expected)
-    assert cache.cache_positions_of_ids(ids, torch.arange(5), ids, 1) is ids
 
 
 def test_positions_of_a_mask_leave_padding_behind_the_first():
