@@ -22,9 +22,9 @@ def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     return image, torch.arange(x.shape[1], device=x.device) - (counts.cumsum(0) - counts)[image]
 
 
-def same_part_mask(part: Tensor) -> Tensor:
-    """Shows every position those of its own part. part (T,), a number for each -> (1, 1, T, T)"""
-    return (part == part[:, None])[None, None]
+def same_piece_mask(piece: Tensor) -> Tensor:
+    """Shows every position those of its own piece. piece (T,), a number for each -> (1, 1, T, T)"""
+    return (piece == piece[:, None])[None, None]
 
 
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:

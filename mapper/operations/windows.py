@@ -142,7 +142,7 @@ def offset_vectors(table: Tensor, size: int) -> Tensor:
     return table[index[:, None] - index + size - 1]
 
 
-def shift_along(side: int, size: int, shift: int) -> int:
+def side_shift(side: int, size: int, shift: int) -> int:
     """How far windows are shifted along a side: not at all where one window spans it."""
     return shift if side > size else 0
 

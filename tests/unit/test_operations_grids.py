@@ -20,7 +20,7 @@ from mapper.operations.grids import (
     positions_nearest,
     positions_smooth,
     same_frame_mask,
-    same_part_mask,
+    same_piece_mask,
     sampled_positions,
 )
 
@@ -53,7 +53,7 @@ def test_rows_become_blocks() -> None:
 
 
 def test_masks_keep_images_and_frames_apart() -> None:
-    assert same_part_mask(patch_images(X, GRID)[0])[0, 0].sum(1).tolist() == [8] * 16
+    assert same_piece_mask(patch_images(X, GRID)[0])[0, 0].sum(1).tolist() == [8] * 16
     assert same_frame_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 8 + [4] * 8
 
 
@@ -65,7 +65,7 @@ def test_windows_are_put_together() -> None:
     window = patch_windows(X, grid, 1, 2)
     order = window.argsort(stable=True)
     assert order[:8].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert same_part_mask(window[order])[0, 0].float().sum(1).tolist() == [4.0] * 16
+    assert same_piece_mask(window[order])[0, 0].float().sum(1).tolist() == [4.0] * 16
 
 
 def test_a_table_of_the_same_size_stays_as_it_is() -> None:

@@ -20,7 +20,7 @@ from mapper.operations.windows import (
     merge_map,
     offset_bias,
     partition_map,
-    shift_along,
+    side_shift,
     square_biases,
     stride_positions,
 )
@@ -42,7 +42,7 @@ def test_a_map_is_cut_and_joined_again() -> None:
 
 
 def test_windows_that_span_a_side_are_not_shifted() -> None:
-    assert [shift_along(side, 8, 4) for side in (4, 8, 9, 16)] == [0, 0, 4, 4]
+    assert [side_shift(side, 8, 4) for side in (4, 8, 9, 16)] == [0, 0, 4, 4]
 
 
 def test_the_class_token_has_biases_of_its_own() -> None:

@@ -127,7 +127,7 @@ def test_a_layer_in_windows_is_the_references(height, width, shift):
 
     at = layer.attention
     y = layer.layernorm_before(x)
-    step = (windows.shift_along(min(y.shape[1:3]), 3, shift),) * 2
+    step = (windows.side_shift(min(y.shape[1:3]), 3, shift),) * 2
     cut = windows.partition_windows(y, 3, step)
     q, k, v = (heads.split_heads(p(cut), 4) for p in (at.q_proj, at.k_proj, at.v_proj))
     table = at.relative_position_bias.relative_position_bias_table

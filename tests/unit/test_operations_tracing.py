@@ -267,7 +267,7 @@ class Windowed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         _, Y, X, _ = x.shape
         x = x + positions.resize_positions(self.positions, 0, Y, X).unflatten(1, (Y, X))
-        shift = (windows.shift_along(min(X, Y), 3, 1),) * 2
+        shift = (windows.side_shift(min(X, Y), 3, 1),) * 2
         cut = heads.split_heads(windows.partition_windows(x, 3, shift), 4)
         bias = windows.window_bias(self.table, 3)
         cut = attention.attend_biased(cut, cut, cut, bias, windows.window_mask(x, 3, shift))
