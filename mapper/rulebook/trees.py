@@ -29,6 +29,7 @@ class Tree:
     bare: tuple[str, ...]  # endings of last words that are modules with a weight alone
     numbered: tuple[str, ...]  # words that a number follows after an underscore
     channels_last: tuple[str, ...]  # last words of maps stored [..., in, out]
+    lettered: dict[str, str]  # words before a number, as in `W1`: the folder that they become with it
     telling: tuple[str, ...]  # last words of which one must be there
     left: dict[str, str]  # last words, or first ones with a slash behind them, of what no model has -> why
     examples: tuple[dict[str, Any], ...]
@@ -59,6 +60,7 @@ def read_tree(document: Document) -> Tree:
         fields.words("bare"),
         fields.words("numbered"),
         fields.words("channels_last"),
+        {key: str(value) for key, value in fields.mapping("lettered").items()},
         fields.words("telling"),
         {key: str(value) for key, value in fields.mapping("left").items()},
         tuple(fields.sequence("examples")),

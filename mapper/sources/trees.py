@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from mapper.rulebook.trees import Tree
 
 
+_DIGITS = "0123456789"
+_BIAS = ".bias"  # which some store as a row, or as a column
+
+
 def name_as_torch(shard: Shard) -> None:
     """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name.
 
@@ -46,9 +50,13 @@ def has_flat(shard: Shard) -> bool:
 
 
 def words_of(tree: Tree, key: str) -> list[str]:
-    """The words of a name: between slashes, or a module's and the longest last word that is known."""
+    """The words of a name: between slashes, or a module's and the longest last word that is known; of `W1` its module's number first."""
     if tree.is_nested:
         return key.split(tree.separator)
+    letter = key.rstrip(_DIGITS)
+    if letter.removesuffix(tree.separator) in tree.lettered and letter != key:
+        word = letter.removesuffix(tree.separator)
+        return [tree.lettered[word] + key[len(letter) :], word]
     ends = [last for last in tree.last if key.endswith(tree.separator + last)]
     if not ends:
         return [key]
@@ -127,14 +135,16 @@ def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: boo
     if key in shard.packed:
         shard.packed[new] = shard.packed.pop(key)
     shard.tensors[new] = info
-    if not channels_last or len(shape) < 2:
+    is_row = new.endswith(_BIAS) and len(shape) == 2 and min(shape) == 1
+    if len(shape) < 2 or not (channels_last or is_row):
         return
 
     def moved(data: memoryview) -> torch.Tensor:
         from mapper.sources.storage import plain
 
         tensor = decode(data) if decode is not None else plain(data, info, offset)
-        return tensor.permute(-1, -2, *range(len(shape) - 2)).contiguous()
+        return tensor.flatten() if is_row else tensor.permute(-1, -2, *range(len(shape) - 2)).contiguous()
 
-    shard.tensors[new] = TensorInfo((shape[-1], shape[-2], *shape[:-2]), dtype)
+    moved_shape = (max(shape),) if is_row else (shape[-1], shape[-2], *shape[:-2])
+    shard.tensors[new] = TensorInfo(moved_shape, dtype)
     shard.decoded[new] = moved

@@ -75,7 +75,7 @@ def test_a_way_up_without_transposed_convolutions_reads_earlier_maps(word, more)
         read = F.interpolate(read, scale_factor=2, mode="bilinear", **more)
         read = F.relu(net[name](torch.cat((read, earlier), 1)))
     torch.testing.assert_close(given(net, hints, x), net["outc"](read))
-    with pytest.raises(HintError, match="as large as what up1 reads"):
+    with pytest.raises(HintError, match=r"as large as what up1 reads"):
         mapper.build(net.state_dict(), hints={**hints, "down2:chain.pooling": "none"})
 
 

@@ -254,3 +254,24 @@ def test_features_of_a_sequence_may_stand_before_its_positions():
     net, x = layers(rnn=nn.GRU(3, 4, batch_first=True), out=nn.Linear(4, 2)), torch.randn(2, 5, 3)
     hints = {"chain.positions": "all", "chain.output": "features_first"}
     torch.testing.assert_close(given(net, hints, x), net["out"](net["rnn"](x)[0]).transpose(1, 2))
+
+
+@torch.no_grad()
+def test_a_row_may_be_given_as_maps():
+    """The generator of a lecture's network gives an image (1406.2661)."""
+    net, x = layers(fc1=nn.Linear(3, 4), fc2=nn.Linear(4, 24)), torch.randn(5, 3)
+    wanted = torch.tanh(net["fc2"](F.relu(net["fc1"](x)))).unflatten(-1, (2, 3, 4))
+    torch.testing.assert_close(given(net, {**PLAIN, "chain.output": "tanh+maps_2x3x4"}, x), wanted)
+    for wrong in ("maps_2x3x5", "maps", "maps_"):
+        with pytest.raises(HintError, match="allowed: none"):
+            mapper.build(net.state_dict(), hints={**PLAIN, "chain.output": wrong})
+
+
+@torch.no_grad()
+def test_what_a_layer_reads_may_have_factors_and_be_normalised():
+    net, x = layers(fc1=nn.Linear(6, 4), fc2=nn.Linear(4, 4), fc3=nn.Linear(4, 2)), torch.randn(5, 6)
+    hints = {"fc1:chain.reads": "rms_normalised(inputs)", "fc3:chain.reads": "relu(fc1) + 0.25 * fc2"}
+    hints |= {"fc2:chain.reads": "relu(fc1)", "chain.activation": "none", "chain.output": "none"}
+    first = F.relu(net["fc1"](x / x.square().mean(1, keepdim=True).sqrt()))
+    wanted = net["fc3"](first + 0.25 * net["fc2"](first))
+    torch.testing.assert_close(given(net, hints, x), wanted, atol=1e-5, rtol=1e-5)

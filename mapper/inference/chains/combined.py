@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*(),-])")
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
@@ -103,7 +104,7 @@ class Reader:
             return self.call(token)
         if token in self.known:
             return self.known[token]
-        if token.isdecimal():
+        if _NUMBER.fullmatch(token):
             return Value(token, Data(START))
         raise NoReadingError(f"no layer is called {token!r}")
 

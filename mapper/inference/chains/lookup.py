@@ -26,11 +26,16 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
     tables = {
         id(leaf)
         for leaf in doubtful
-        if (element := elements[id(leaf)]).inputs in read
+        if _reads_rows((element := elements[id(leaf)]).inputs, read, given)
         and element.outputs not in read
         and (element.inputs not in given or ranked(leaf.place, ranks) <= ENCODER)
     }
     return [replace(leaf, kind=_KIND) if id(leaf) in tables else leaf for leaf in leaves]
+
+
+def _reads_rows(width: int, read: set[int], given: set[int]) -> bool:
+    """Whether some layer reads a row of a table, or several in one row that no layer gives (a language model, 2003)."""
+    return width in read or (width > 1 and any(each % width == 0 for each in read - given))
 
 
 def _is_doubtful(element: Element | None) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.order import MAPS, Link
+from mapper.inference.chains.extents import numbers
+from mapper.inference.chains.order import MAPS, ROWS, Link
 from mapper.inference.chains.pooling import pooling_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
+SIZES = "{sizes}"  # in an expression of the vocabulary
 _AMONG = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
 
 
@@ -31,7 +35,17 @@ def give(between: Between, last: Link) -> None:
 def _expression(between: Between, word: str, last: Link) -> str:
     """The expression of a word; "" where there is none."""
     tables, axes = between.tables, last.after.axes if last.after.form == MAPS else 0
-    if word in tables["output"]:
+    if word in tables["output"] and SIZES not in tables["output"][word]:
         return tables["output"][word].format(channel=1 if axes else -1)
+    if shaped := _shaped(word, last, tables["output"]):
+        return shaped
     found = pooling_of(word, [last.element.kernel], axes, tables["pooling"]) if axes else None
     return found.expression if found else between.activated(word)
+
+
+def _shaped(word: str, last: Link, table: Mapping[str, str]) -> str:
+    """A row as what the word has the sizes of, as `maps_3x32x32`; "" where it has as many numbers as they say not."""
+    name, _, text = word.partition("_")
+    sizes = numbers(text, text.count("x") + 1) if SIZES in table.get(name, "") else None
+    is_whole = sizes is not None and last.after.form == ROWS and prod(sizes) == last.after.width
+    return table[name].format(sizes=", ".join(map(str, sizes))) if sizes and is_whole else ""

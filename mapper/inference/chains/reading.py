@@ -32,6 +32,7 @@ from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link,
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
+from mapper.inference.chains.stored import as_the_others
 from mapper.inference.chains.twins import OTHER, Twins
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
@@ -124,7 +125,7 @@ def chain_of(
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
-    leaves = with_tables(with_kinds(leaves, words.order, hints), words.order)
+    leaves = with_tables(with_kinds(as_the_others(leaves), words.order, hints), words.order)
     layers, rest = _parted(leaves, words, is_aside)
     elements = _elements(layers)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):

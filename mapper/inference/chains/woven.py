@@ -29,6 +29,7 @@ from mapper.inference.chains.nodes import (
     outputs_of,
 )
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
+from mapper.inference.chains.outputs import SIZES
 from mapper.inference.chains.owners import nodes_of
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
@@ -203,8 +204,6 @@ class Weaving:
         ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
         ends = [node for node in ends if node.name not in self.begins.values()]
         ends = [node for node in ends if self.answers.told_at(node.first.leaf, GIVES) != _NOTHING]
-        if told:
-            self._refuse_idle(ends)
         for run in runs:
             self._write(between, run, ends)
         self._finish(between, ends)
@@ -395,7 +394,7 @@ class Weaving:
             return re.sub(r"\bx\b", value.text, pooled.expression)
         return (
             re.sub(r"\bx\b", value.text, tables["output"][word].format(channel=1 if axes else -1))
-            if word in tables["output"]
+            if word in tables["output"] and SIZES not in tables["output"][word]
             else None
         )
 
@@ -417,6 +416,7 @@ class Weaving:
                 values = Reader(self.gives, entering | self.known, self._function).several()
             except NoReadingError as error:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
+            self._refuse_idle(ends)
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
         elif self._may_meet(ends):
             one, other = (node.name for node in ends)
