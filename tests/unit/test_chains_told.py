@@ -275,3 +275,18 @@ def test_what_a_layer_reads_may_have_factors_and_be_normalised():
     first = F.relu(net["fc1"](x / x.square().mean(1, keepdim=True).sqrt()))
     wanted = net["fc3"](first + 0.25 * net["fc2"](first))
     torch.testing.assert_close(given(net, hints, x), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_second_network_may_begin_with_a_folder_that_nothing_puts_behind_another():
+    net = layers(
+        **{
+            "post.0": nn.Linear(6, 4),
+            "post.1": nn.Linear(4, 6),
+            "pre.0": nn.Linear(6, 5),
+            "pre.1": nn.Linear(5, 5),
+        }
+    )
+    assert asked(net)["pre.0:chain.reads"] == ("inputs", "pre_inputs", "post.1")
+    names = {"post.0": "encoder.0", "post.1": "encoder.1", "pre.0": "decoder.0", "pre.1": "decoder.1"}
+    ordered = layers(**{names[name]: layer for name, layer in net.items()})
+    assert not any(name.endswith("chain.reads") for name in asked(ordered))

@@ -19,6 +19,8 @@ from mapper.inference.chains.naming import (
 if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
 
+_TWO = 2  # folders that hold all layers
+
 
 def is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
     """Whether linear layers could begin elsewhere as well: the first reads what a later one gives, and no word or number tells."""
@@ -55,3 +57,18 @@ def is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
     found = [ranked(link.element.leaf.place[:-1], ranks) for link in links]
     folders = [rank for rank in found if rank in (ENCODER, DECODER)]
     return folders != sorted(folders)
+
+
+def begins_anew(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
+    """Whether a second network may begin with a folder: as wide as the first one, and no word or number puts it behind that."""
+    mains = [link.element for link in links if link.element.is_main and len(link.element.leaf.place) > 1]
+    folders: dict[object, list[Element]] = {}
+    for element in mains:
+        folders.setdefault(element.leaf.place[0], []).append(element)
+    if len(folders) != _TWO or len(mains) != sum(link.element.is_main for link in links):
+        return False
+    one, other = folders.values()
+    words = {str(folder).rstrip("0123456789") for folder in folders}
+    is_ranked = any(ranked(each[0].leaf.place[:1], ranks) != UNRANKED for each in (one, other))
+    are_several = min(len(one), len(other)) > 1 and len(words) > 1
+    return are_several and not is_ranked and one[0].inputs == other[0].inputs

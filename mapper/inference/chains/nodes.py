@@ -81,7 +81,7 @@ class Sources:
                 if not found:
                     self.enter(node)
                     continue
-                found = (*self._entries(node), *self._together(found), *found)
+                found = (*dict.fromkeys((*self._entries(node), *self._together(found), *found)),)
                 if not set(names_in(found[0])) & {*self.inputs, *self.by_name}:
                     self.note(found[0], node)
                 self.open[node.name] = found[:_LISTED]

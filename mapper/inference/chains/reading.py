@@ -15,6 +15,7 @@ from mapper.inference.chains.aside import copies_of, is_spread
 from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.combined import NoReadingError
+from mapper.inference.chains.doubts import begins_anew
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -209,6 +210,8 @@ def _in_line(
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words, keeps_order)
     if found and any(_is_weighing(head, words) for head in found.heads):
+        return None
+    if found and not found.heads and begins_anew(found.links, words.order):
         return None
     found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None
