@@ -160,6 +160,6 @@ def test_a_norm_beside_a_folder_in_a_list(tmp_path: Path) -> None:
 def test_patches_that_are_left_out_are_asked_about(tmp_path: Path) -> None:
     model = Listed(has_folder=False, has_final_norm=False)
     with pytest.raises(mapper.MapperError, match=r"attention\.plain"):
-        built_from(model, tmp_path, {})
-    built = built_from(model, tmp_path, {"attention.plain": True})
+        built_from(model, tmp_path, {"head.pooling": "first"})
+    built = built_from(model, tmp_path, {"attention.plain": True, "head.pooling": "first"})
     assert near(built(pixel_values=pixels()).logits, model(pixels()))

@@ -54,7 +54,8 @@ def test_parts_of_a_layer_in_a_list_and_patches_pixel_by_pixel(tmp_path: Path) -
     state = joined(state, ["0.fn.query", "0.fn.key", "0.fn.value"], "0.fn.to_qkv")
     patch = state["to_patch_embedding.1.weight"]
     state["to_patch_embedding.1.weight"] = patch.permute(0, 2, 3, 1).flatten(1)
-    built = mapper.build(save(tmp_path / "model", "vit.pt", state), hints={"attention.heads": 4})
+    hints = {"attention.heads": 4, "head.pooling": "first"}
+    built = mapper.build(save(tmp_path / "model", "vit.pt", state), hints=hints)
     close(output(built(pixels()), "logits"), model(pixels()).logits)
 
 
