@@ -147,8 +147,8 @@ class Sketch:
             return f"{apart}{words[kind]}.{self.unit - 1}"
         if habit == "suffix" and kind in ("norm", "slopes"):
             return f"{words[self.last_kind].format(n=self.unit)}_{words[kind]}"
-        if habit == "blocks" and kind == "slopes":
-            return f"act{number}"
+        if habit == "blocks" and kind in ("norm", "slopes"):
+            return f"{'act' if kind == 'slopes' else 'norm'}{number}"
         self.last_kind = kind
         return words[kind].format(n=number)
 
@@ -163,6 +163,8 @@ class Sketch:
             if not hasattr(home, folder):
                 home.add_module(folder, nn.Module())
             home = getattr(home, folder)
+        if hasattr(home, last):  # it would be in no checkpoint, and in the output all the same
+            raise ValueError(f"two modules are called {name}")
         home.add_module(last, module)
         for path, each in module.named_modules(prefix=name):
             self.classes[path] = type(each).__name__
@@ -194,6 +196,8 @@ class Sketch:
         self.tell(name, "chain.activation", "none")
         self.tell(name, "chain.output", "none")
         self.tell(name, "chain.residual", "none")
+        self.tell(name, "chain.joined", "none")
+        self.tell(name, "chain.recurrent_activation", "tanh")  # torch's own, of a plain recurrent layer
         if self.reduced:
             self.tell(name, "chain.reduction", self.reduced)
             self.reduced = ""
