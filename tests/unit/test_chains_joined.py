@@ -172,3 +172,12 @@ def test_it_is_said_how_to_say_what_layers_read_whose_order_nothing_shows():
     net = layers(**{f"l{at}": nn.Linear(*sizes[(at - 1) % 3]) for at in range(1, 7)})
     missing = mapper.inspect(net.state_dict()).architecture.missing
     assert any("--set 'l2:chain.reads=l1'" in text for text in missing)
+
+
+def test_heads_are_what_is_left_of_the_longest_trunk_in_any_order_of_the_file():
+    """`actor` and `critic` stand before `fc1` and `fc2` where a container sorts by names."""
+    net = layers(fc1=nn.Linear(8, 6), fc2=nn.Linear(6, 6), actor=nn.Linear(6, 4), critic=nn.Linear(6, 1))
+    for names in (sorted(net), list(net)):
+        state = {f"{name}.{key}": value for name in names for key, value in net[name].state_dict().items()}
+        made = mapper.build(state, hints={"chain.activation": "relu", "chain.output": "none"})
+        assert set(vars(made(torch.randn(2, 8)))) == {"actor", "critic"}

@@ -111,7 +111,7 @@ def _with_heads(
             budget.left -= own.left
             found = _behind_trunk(elements, heads, ranks, own, is_grouped)
             budget.left += max(own.left, 0) - (each > 0 > own.left)
-            if found:
+            if found and (each or found.is_filed):
                 return found
     return None
 
