@@ -128,6 +128,21 @@ def test_norms_without_bias_follow_the_norms_around_them(files):
     assert kinds(files, {"norm_f.weight": [4], "layers.0.norm.weight": [4]})["norm_f"] == "RMSNorm"
 
 
+@pytest.mark.parametrize(
+    ("shapes", "name", "kind"),
+    [
+        ({"time_proj.weight": [4], "conv_in.weight": [8, 3, 3, 3]}, "time_proj.weight", "Parameter"),
+        ({"mid_block.up.kernel": [8]}, "mid_block.up.kernel", "Parameter"),
+        ({"temp_convs.0.conv1.0.weight": [8], "temp_convs.0.conv1.0.bias": [8]}, "temp_convs.0.conv1.0", "GroupNorm"),
+        ({"ffn.sg.norm.weight": [8], "ffn.sg.norm.bias": [8], "ffn.sg.conv.weight": [8, 1, 3, 3]}, "ffn.sg.norm", "LayerNorm"),
+        ({"initial.act.weight": [8], "initial.cnn.depthwise.weight": [3, 1, 3, 3]}, "initial.act", "PReLU"),
+    ],
+    ids=["drawn frequencies", "a filter", "a norm between convolutions", "a norm of a gate", "slopes"],
+)  # fmt: skip
+def test_one_number_for_each_channel_is_no_norm_everywhere(files, shapes, name, kind):
+    assert kinds(files, shapes)[name] == kind
+
+
 def test_integers_are_buffers(files):
     leaves = resolve(grow({"steps": TensorInfo((), "I64")}), Vocabulary(files))
     assert [leaf.kind for leaf in leaves] == ["Buffer"]
