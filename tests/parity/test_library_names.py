@@ -359,11 +359,11 @@ def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
     close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
 
 
-def first_esm(positions: str, **more: Any) -> tuple[Any, State]:
+def first_esm(positions: str, has_factor: bool, **more: Any) -> tuple[Any, State]:
     """The reference, and its tensors under the names of the first release."""
     config = transformers.EsmConfig(
         vocab_size=33, hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, pad_token_id=1,
-        mask_token_id=32, position_embedding_type=positions, token_dropout=True, layer_norm_eps=1e-5, **more,
+        mask_token_id=32, position_embedding_type=positions, token_dropout=has_factor, layer_norm_eps=1e-5, **more,
     )  # fmt: skip
     model = reference("EsmForMaskedLM", config)
     state = renamed(
@@ -379,27 +379,28 @@ def first_esm(positions: str, **more: Any) -> tuple[Any, State]:
     return model, state
 
 
-def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> None:
-    """A header alone does not show them: they are asked for there."""
-    model, state = first_esm("rotary", emb_layer_norm_before=False)
+@pytest.mark.parametrize("has_factor", [True, False])
+def test_esm2_has_its_heads_from_the_angles_that_are_stored(has_factor: bool, tmp_path: Path) -> None:
+    """A header alone does not show them, nor the factor on embeddings of a model of another size than those published."""
+    model, state = first_esm("rotary", has_factor, emb_layer_norm_before=False)
     for layer in range(2):
         state[f"layers.{layer}.self_attn.rot_emb.inv_freq"] = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
     folder = save(tmp_path / "model", "esm2.pt", state)
     ids = torch.tensor([[0, 5, 32, 7, 9, 2]])
-    assert [question.fact for question in mapper.inspect(folder).architecture.questions] == [
-        "attention.heads"
-    ]
-    found = mapper.build(folder)(ids)
+    asked = {question.fact for question in mapper.inspect(folder).architecture.questions}
+    assert asked == {"attention.heads", "embedding.token_dropout"}
+    found = mapper.build(folder, hints={"embedding.token_dropout": has_factor})(ids)
     close(output(found, "logits"), model(ids).logits)
 
 
 def test_esm_1b_reads_positions_from_a_table_and_norms_its_embeddings(tmp_path: Path) -> None:
-    model, state = first_esm("absolute", emb_layer_norm_before=True, max_position_embeddings=20)
+    model, state = first_esm("absolute", True, emb_layer_norm_before=True, max_position_embeddings=20)
     folder, ids = (
         save(tmp_path / "model", "esm1b.pt", state),
         torch.tensor([[0, 5, 32, 7, 1, 1], [0, 9, 6, 8, 4, 2]]),
     )
-    found = mapper.build(folder, hints={"attention.heads": 4})(ids, attention_mask=ids != 1)
+    hints = {"attention.heads": 4, "embedding.token_dropout": True}
+    found = mapper.build(folder, hints=hints)(ids, attention_mask=ids != 1)
     close(output(found, "logits"), model(ids, attention_mask=ids != 1).logits)
 
 
