@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules bb096fd221da.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -160,7 +160,7 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
-def shift_along(side: int, size: int, shift: int) -> int:
+def side_shift(side: int, size: int, shift: int) -> int:
     """How far windows are shifted along a side: not at all where one window spans it."""
     return shift if side > size else 0
 
@@ -464,7 +464,7 @@ class StageWithDownsampling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
             step = index % 2 * (self.window_size // 2)
-            step = shift_along(min(x.shape[1], x.shape[2]), self.window_size, step)
+            step = side_shift(min(x.shape[1], x.shape[2]), self.window_size, step)
             shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
@@ -490,7 +490,7 @@ class Stage(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
             step = index % 2 * (self.window_size // 2)
-            step = shift_along(min(x.shape[1], x.shape[2]), self.window_size, step)
+            step = side_shift(min(x.shape[1], x.shape[2]), self.window_size, step)
             shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
@@ -624,4 +624,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1f4b6db6ce19e3e7
+# sha256 of all above: 0b2dd22ade83b6ad

@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules bb096fd221da.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -86,14 +86,6 @@ def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tenso
     """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
     index = torch.arange(0, rotary_dim, 2, device=positions.device)
     return 1.0 / base ** (index.float() / rotary_dim)
-
-
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -195,7 +187,8 @@ class Model(nn.Module):
         rows = 2 * torch.pi * ((2 * rows + 1) / height - 1)
         columns = 2 * torch.pi * ((2 * columns + 1) / width - 1)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        cos, sin = rotary_tables_grid(x, rows, columns, frequencies)
+        angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+        cos, sin = angles.cos().type_as(x), angles.sin().type_as(x)
         cos = F.pad(cos, (0, 0, x.shape[1] - cos.shape[2], 0), value=1.0)
         sin = F.pad(sin, (0, 0, x.shape[1] - sin.shape[2], 0))
         for layer in self.layer:
@@ -231,4 +224,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b42563c629360c33
+# sha256 of all above: 71b96b369a744f24

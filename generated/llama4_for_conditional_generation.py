@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules bb096fd221da.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -272,14 +272,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
@@ -526,7 +518,8 @@ class Encoder(nn.Module):
         rows, columns = rows + 1, columns + 1
         rows, columns = columns, rows
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        cos, sin = rotary_tables_grid(x, rows, columns, frequencies)
+        angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+        cos, sin = angles.cos().type_as(x), angles.sin().type_as(x)
         cos = F.pad(cos, (0, 0, 0, x.shape[1] - cos.shape[2]), value=1.0)
         sin = F.pad(sin, (0, 0, 0, x.shape[1] - sin.shape[2]))
         for layer in self.model.layers:
@@ -734,4 +727,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 713f2afd418da1e3
+# sha256 of all above: 99329bf3f29ab3ac

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -243,14 +243,6 @@ def rotary_tables_axes(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     """Shows every patch those of its own frame of its own image. -> (1, 1, T, T)"""
     image, index = patch_images(x, grid)
@@ -258,9 +250,9 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
 
 
-def same_part_mask(part: Tensor) -> Tensor:
-    """Shows every position those of its own part. part (T,), a number for each -> (1, 1, T, T)"""
-    return (part == part[:, None])[None, None]
+def same_piece_mask(piece: Tensor) -> Tensor:
+    """Shows every position those of its own piece. piece (T,), a number for each -> (1, 1, T, T)"""
+    return (piece == piece[:, None])[None, None]
 
 
 def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
@@ -449,7 +441,7 @@ class PackedWindows(nn.Module):
         x = self.patch_embed(hidden_states)
         window = patch_windows(x, grid_thw, self.merge_size, self.window_patches)
         order = window.argsort(stable=True)
-        windows = same_part_mask(window[order])
+        windows = same_piece_mask(window[order])
         masks = {"full_attention": same_frame_mask(x, grid_thw), "windows": windows}
         cos, sin = self.grid_rotary(x, grid_thw)
         cos, sin = cos[:, :, order], sin[:, :, order]
@@ -462,7 +454,8 @@ class PackedWindows(nn.Module):
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        return rotary_tables_grid(x, rows, columns, frequencies)
+        angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+        return angles.cos().type_as(x), angles.sin().type_as(x)
 
 
 class Decoder(nn.Module):
@@ -594,4 +587,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2057cb1628bca1f4
+# sha256 of all above: bf8c8b2ea364f58f

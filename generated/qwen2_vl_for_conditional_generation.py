@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,14 +190,6 @@ def rotary_tables_axes(
         return rotary_tables(x, positions, frequencies)
     index = torch.tensor(axes, device=x.device)
     angles = positions[index].permute(1, 2, 0)[:, None].float() * frequencies
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
@@ -398,7 +390,8 @@ class PackedEncoder(nn.Module):
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        return rotary_tables_grid(x, rows, columns, frequencies)
+        angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+        return angles.cos().type_as(x), angles.sin().type_as(x)
 
 
 class Decoder(nn.Module):
@@ -525,4 +518,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: e015725ba33a0695
+# sha256 of all above: 9d4bf2032baa3048

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules bb096fd221da.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules cf1eb2d78e91.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -233,14 +233,6 @@ def rotary_tables_axes(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotary_tables_grid(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     """Shows every patch those of its own frame of its own image. -> (1, 1, T, T)"""
     image, index = patch_images(x, grid)
@@ -465,7 +457,8 @@ class PackedEncoder(nn.Module):
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        return rotary_tables_grid(x, rows, columns, frequencies)
+        angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+        return angles.cos().type_as(x), angles.sin().type_as(x)
 
 
 class Decoder(nn.Module):
@@ -604,4 +597,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bb732668bb301b32
+# sha256 of all above: cea8e58f9678bc19
