@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules cf1eb2d78e91.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 7e1c5696f8a4.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -349,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: c944cd648c8ffcbe
+# sha256 of all above: 13062b4f54575bba
