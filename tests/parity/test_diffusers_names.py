@@ -93,7 +93,7 @@ class Half(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    def __init__(self, attended: int | None) -> None:
+    def __init__(self, attended: int | None = None) -> None:
         super().__init__()
         self.encoder = Half(3, [8, 12, 16], 4, is_encoder=True, attended=attended)
         self.decoder = Half(2, [16, 12, 8], 3, is_encoder=False, attended=attended)
