@@ -44,28 +44,25 @@ def unnumbered(role: str) -> str:
 
 
 def spelled(numbers: Sequence[int]) -> str:
-    """Numbers in rising order as paths have them: `3`, `{0..5}`, `{0..10..2}` in even steps, `{0..2,4,6..8}`."""
-    if len(numbers) == 1:
-        return str(numbers[0])
-    step = numbers[1] - numbers[0]
-    if step > 1 and len(numbers) > 2 and _is_even(numbers, step):
-        return f"{{{numbers[0]}..{numbers[-1]}..{step}}}"
+    """Numbers, each once and rising, as paths have them: `3`, `{0..5}`, `{0..10..2}` in even steps, `{0..2,4,6..8}`."""
+    first, last, count = numbers[0], numbers[-1], len(numbers)
+    if count == 1:
+        return str(first)
+    if last - first == count - 1:  # as nearly all are
+        return f"{{{first}..{last}}}"
+    step = numbers[1] - first
+    if count > 2 and last - first == step * (count - 1) and all(b - a == step for a, b in pairwise(numbers)):
+        return f"{{{first}..{last}..{step}}}"
     return f"{{{','.join(_runs(numbers))}}}"
 
 
-def _is_even(numbers: Sequence[int], step: int) -> bool:
-    whole = numbers[-1] - numbers[0] == step * (len(numbers) - 1)  # most are told apart by this
-    return whole and all(after - before == step for before, after in pairwise(numbers))
-
-
 def _runs(numbers: Sequence[int]) -> Iterator[str]:
-    """Two beside each other are written as two, more as a run; what makes up all is a run, however short."""
+    """Two beside each other are written as two, more as a run."""
     first = 0
     for at in range(1, len(numbers) + 1):
         if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
             continue
-        length = at - first
-        if length > 2 or length == len(numbers):
+        if at - first > 2:
             yield f"{numbers[first]}..{numbers[at - 1]}"
         else:
             yield from map(str, numbers[first:at])
