@@ -99,11 +99,6 @@ def _assumed(scope: Scope, faults: Iterable[Misfit], facts: Facts) -> Iterator[s
             yield fault.name
 
 
-def why_none(scope: Scope, choice: Choice, facts: Facts) -> str:
-    """Why no flow was chosen for a block, in one line."""
-    return "; ".join(_sentences(scope, choice, nears(scope, choice.considered, facts), (), {}))
-
-
 class Open:
     """The blocks that have no flow and need one: what comes near, and what to ask."""
 
