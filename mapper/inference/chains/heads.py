@@ -107,10 +107,11 @@ def _with_heads(
         for heads in (*_single(elements), *_several(elements)):
             if budget.left < 0:
                 return None
-            own = replace(budget, left=min(budget.left, each))
-            budget.left -= own.left
+            share = min(budget.left, each)
+            own = replace(budget, left=share)
             found = _behind_trunk(elements, heads, ranks, own, is_grouped)
-            budget.left += max(own.left, 0) - (each > 0 > own.left)
+            if each:
+                budget.left -= share - own.left
             if found and (each or found.is_filed):
                 return found
     return None
