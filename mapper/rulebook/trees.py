@@ -30,6 +30,15 @@ class Tree:
     numbered: tuple[str, ...]  # words that a number follows after an underscore
     channels_last: tuple[str, ...]  # last words of maps stored [..., in, out]
     lettered: dict[str, str]  # words before a number, as in `W1`: the folder that they become with it
+    listed: tuple[str, ...]  # lists side by side, as `weights.0` and `biases.0`: each last word has one
+    in_turn: tuple[str, ...]  # lists of all arrays, weights and biases in turn
+    beside: dict[str, tuple[str, ...]]  # lists of what else norms have, each as many for every norm
+    suffix: str  # at the end of names, cut off
+    dropped: tuple[str, ...]  # words between slashes that say nothing
+    recurrent: dict[str, str]  # last words of a layer that has all but a bias of them: what they become
+    sides: dict[str, str]  # beginnings of words in such a layer's path: the ending of what is read in that direction
+    zeros: dict[str, str]  # last words of what torch stores twice, to be added: that of the second, which is nought
+    is_shown: bool  # whether biases show if maps are stored [..., in, out]
     telling: tuple[str, ...]  # last words of which one must be there
     left: dict[str, str]  # last words, or first ones with a slash behind them, of what no model has -> why
     examples: tuple[dict[str, Any], ...]
@@ -61,6 +70,15 @@ def read_tree(document: Document) -> Tree:
         fields.words("numbered"),
         fields.words("channels_last"),
         {key: str(value) for key, value in fields.mapping("lettered").items()},
+        fields.words("listed"),
+        fields.words("in_turn"),
+        {key: tuple(value) for key, value in fields.mapping("beside").items()},
+        fields.text("suffix", ""),
+        fields.words("dropped"),
+        {key: str(value) for key, value in fields.mapping("recurrent").items()},
+        {key: str(value) for key, value in fields.mapping("sides").items()},
+        {key: str(value) for key, value in fields.mapping("zeros").items()},
+        fields.flag("shown_by_bias"),
         fields.words("telling"),
         {key: str(value) for key, value in fields.mapping("left").items()},
         tuple(fields.sequence("examples")),

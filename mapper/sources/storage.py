@@ -57,12 +57,17 @@ def _tensor(mapped: mmap.mmap, shard: Shard, name: str) -> torch.Tensor:
     )
 
 
-def plain(data: memoryview, info: TensorInfo, offset: int) -> torch.Tensor:
+def plain(
+    data: memoryview, info: TensorInfo, offset: int, strides: tuple[int, ...] | None = None
+) -> torch.Tensor:
     """The tensor whose numbers stand in a file as they are, from byte `offset`."""
     shape, dtype = info
     count = math.prod(shape)
     if count == 0:
         return torch.empty(shape, dtype=torch_dtype(dtype, ""))
+    if strides is not None:
+        reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        return _flat(data, torch_dtype(dtype, ""), reach, offset, DTYPE_BYTES[dtype]).as_strided(shape, strides)
     return _flat(data, torch_dtype(dtype, ""), count, offset, DTYPE_BYTES[dtype]).view(shape)
 
 

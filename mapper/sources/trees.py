@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from operator import contains
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from mapper.checkpoint import TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.rulebook.trees import SLASH
+from mapper.sources.array_lists import in_lists, with_recurrent
 from mapper.sources.shards import Shard, check_name
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _DIGITS = "0123456789"
-_BIAS = ".bias"  # which some store as a row, or as a column
+_BIAS, _WEIGHT = ".bias", ".weight"  # the former some store as a row, or as a column
 
 
 def name_as_torch(shard: Shard) -> None:
@@ -29,14 +31,23 @@ def name_as_torch(shard: Shard) -> None:
     """
     from mapper.rulebook.trees import trees  # here: most names have folders, and are not asked
 
-    flat = [key for key in shard.tensors if "." not in key]
     for tree in trees():
         if shard.container in tree.containers:
-            split = {key: words_of(tree, key) for key in (shard.tensors if tree.is_nested else flat)}
+            split = _split(shard, tree)
             is_tree = any(len(words) > 1 for words in split.values()) and _fits(tree, split.values())
             if is_tree and not _taken(shard, tree, split):
                 _rename(shard, tree, split)
                 return
+
+
+def _split(shard: Shard, tree: Tree) -> dict[str, list[str]]:
+    """The words of the names that may be a tree's; of a file of unnamed arrays those that their order gives them."""
+    shapes = {key: info.shape for key, info in shard.tensors.items()}
+    if tree.listed or tree.in_turn:
+        return in_lists(tree, shapes)
+    keys = shapes if tree.is_nested else [key for key in shapes if "." not in key]
+    split = {key: words_of(tree, key) for key in keys}
+    return with_recurrent(tree, split, shapes) if tree.recurrent else split
 
 
 def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:
@@ -45,14 +56,16 @@ def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:
 
 
 def has_flat(shard: Shard) -> bool:
-    """Whether some name has no folder."""
-    return not all(map(contains, shard.tensors, repeat(".")))
+    """Whether some name has no folder, or none has a last word."""
+    is_numbered = all(key[-1:].isdecimal() for key in shard.tensors)
+    return is_numbered or not all(map(contains, shard.tensors, repeat(".")))
 
 
 def words_of(tree: Tree, key: str) -> list[str]:
     """The words of a name: between slashes, or a module's and the longest last word that is known; of `W1` its module's number first."""
     if tree.is_nested:
-        return key.split(tree.separator)
+        words = key.removesuffix(tree.suffix).split(tree.separator)
+        return [word for word in words if word not in tree.dropped]
     letter = key.rstrip(_DIGITS)
     if letter.removesuffix(tree.separator) in tree.lettered and letter != key:
         word = letter.removesuffix(tree.separator)
@@ -67,7 +80,7 @@ def words_of(tree: Tree, key: str) -> list[str]:
 def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
     """Give the tensors the names that torch has for those of a library."""
     before, shard.tensors = shard.tensors, {}
-    left = []
+    left, biases = [], _biases(tree, before, split)
     for key, info in before.items():
         if key not in split:
             shard.tensors[key] = info
@@ -80,11 +93,32 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
         check_name(new, shard.name)
         if new in shard.tensors:
             raise FormatError(f"{shard.name}: two tensors become {shorten(new)} of the model")
-        _move(shard, key, new, info, words[-1] in tree.channels_last)
+        is_last = words[-1] in tree.channels_last or _shows_last(info.shape, biases.get(new))
+        is_vector = len(info.shape) == 1 and words[-1] in tree.lettered and new.endswith(_WEIGHT)
+        _move(shard, key, new, info, is_last, is_vector and key not in shard.decoded and key not in shard.strides)
+        if words[-1] in tree.zeros:
+            _add_zeros(shard, new, ".".join([new.rpartition(".")[0], tree.zeros[words[-1]]]))
     if left:
         why = _why_left(tree, split[left[0]])
         shard.notes.append(f"{shard.name}: {len(left)} tensors were left out, {why}: {listed(left)}")
     shard.notes.append(f"names and arrangement of {tree.name} undone")
+
+
+def _biases(tree: Tree, tensors: Mapping[str, TensorInfo], split: Mapping[str, list[str]]) -> dict[str, int]:
+    """How long the bias beside each weight is, where biases show how maps are stored."""
+    if not tree.is_shown:
+        return {}
+    named = {torch_name(tree, words): tensors[key].shape for key, words in split.items()}
+    return {
+        name.removesuffix(_BIAS) + _WEIGHT: math.prod(shape)
+        for name, shape in named.items()
+        if name.endswith(_BIAS)
+    }
+
+
+def _shows_last(shape: tuple[int, ...], bias: int | None) -> bool:
+    """Whether the bias of a convolution is as long as the last axis of its kernel, and not as the first."""
+    return bias is not None and len(shape) > 2 and shape[-1] == bias != shape[0]
 
 
 def _why_left(tree: Tree, words: list[str]) -> str:
@@ -119,8 +153,25 @@ def _numbered(tree: Tree, word: str) -> list[str]:
     return [stem, number] if stem in tree.numbered and number.isdecimal() and number.isascii() else [word]
 
 
-def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: bool) -> None:
-    """Enter a tensor under its new name, its axes as torch has them."""
+def _add_zeros(shard: Shard, beside: str, name: str) -> None:
+    """Enter what torch's own layer has beside a tensor, and adds to it: nought."""
+    info = shard.tensors[beside]
+    shard.tensors[name], shard.offsets[name] = info, 0
+
+    def nought(_: memoryview) -> torch.Tensor:
+        import torch
+
+        from mapper.sources.storage import torch_dtype
+
+        return torch.zeros(info.shape, dtype=torch_dtype(info.dtype, name))
+
+    shard.decoded[name] = nought
+
+
+def _move(
+    shard: Shard, key: str, new: str, info: TensorInfo, channels_last: bool, is_vector: bool = False
+) -> None:
+    """Enter a tensor under its new name, its axes as torch has them; a vector that is a map to one number as a row."""
     shape, dtype = info
     offset, strides, decode = (
         shard.offsets.pop(key, 0),
@@ -135,6 +186,9 @@ def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: boo
     if key in shard.packed:
         shard.packed[new] = shard.packed.pop(key)
     shard.tensors[new] = info
+    if is_vector:
+        shard.tensors[new] = TensorInfo((1, *shape), dtype)
+        return
     is_row = new.endswith(_BIAS) and len(shape) == 2 and min(shape) == 1
     if len(shape) < 2 or not (channels_last or is_row):
         return
@@ -142,9 +196,10 @@ def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: boo
     def moved(data: memoryview) -> torch.Tensor:
         from mapper.sources.storage import plain
 
-        tensor = decode(data) if decode is not None else plain(data, info, offset)
+        tensor = decode(data) if decode is not None else plain(data, info, offset, strides)
         return tensor.flatten() if is_row else tensor.permute(-1, -2, *range(len(shape) - 2)).contiguous()
 
+    shard.strides.pop(new, None)
     moved_shape = (max(shape),) if is_row else (shape[-1], shape[-2], *shape[:-2])
     shard.tensors[new] = TensorInfo(moved_shape, dtype)
     shard.decoded[new] = moved

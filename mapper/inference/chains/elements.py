@@ -58,6 +58,11 @@ class Fork(Element):
     arms: tuple[tuple[Element, ...], ...] = ()
     is_ordered: bool = True  # whether the file or numbers show in which order the outputs stand
 
+    @property
+    def is_of_whole(self) -> bool:
+        """Whether its arms stand in no folder together."""
+        return len({arm[0].leaf.place[:1] for arm in self.arms}) > 1
+
     def elements(self) -> Iterator[Element]:
         """Every layer of its arms."""
         for arm in self.arms:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
-from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
+from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element, Fork
 from mapper.inference.chains.forks import is_forked, with_forks
+from mapper.inference.chains.naming import natural
 from mapper.inference.chains.order import (
     INPUT,
     TRIED,
@@ -49,6 +50,7 @@ def in_order(elements: Sequence[Element], words: ChainWords, keeps_order: bool =
         found = None
         if len(forked) < len(elements):
             found = in_line(forked, words.order, budget, is_grouped)
+            found = None if found and _ends_in_heads(found) else found
         found = found or _with_spread(elements, words, budget, is_grouped)
         found = found or _with_heads(elements, words.order, budget, is_grouped)
         found = found or _side_by_side(elements, words, budget, is_grouped)
@@ -58,6 +60,12 @@ def in_order(elements: Sequence[Element], words: ChainWords, keeps_order: bool =
         if found:
             return found
     return None
+
+
+def _ends_in_heads(order: Order) -> bool:
+    """Whether parts of the whole that stand side by side are the last that there is: their outputs nobody reads together."""
+    last = next((link.element for link in reversed(order.links) if link.element.is_main), None)
+    return isinstance(last, Fork) and last.is_of_whole
 
 
 def _with_spread(
@@ -124,11 +132,20 @@ def _behind_trunk(
     apart = {id(element) for head in heads for element in head}
     trunk = [element for element in elements if id(element) not in apart]
     found = in_line(trunk, ranks, budget, is_grouped) if trunk else None
-    if not found:
+    firsts = [head[0] for head in heads if len(head) == 1]
+    if not found or any(_is_numbered_before(one, found.links[-1].element) for one in firsts):
         return None
+    if any(_is_numbered_before(one, other) and one.outputs == other.inputs for one, other in permutations(firsts, 2)):
+        return None  # the later one may read what the earlier one gives
     ends = [_behind(found.links[-1].after, head) for head in heads]
     last = len(found.links) - 1
     return replace(found, heads=tuple(Head(end, last) for end in ends if end)) if all(ends) else None
+
+
+def _is_numbered_before(one: Element, other: Element) -> bool:
+    """Whether numbers say that a layer stands before another: `lin1`, of `lin2`."""
+    stems = {re.sub(r"\d+$", "#", element.name) for element in (one, other)}
+    return len(stems) == 1 and natural(one.name) < natural(other.name)
 
 
 def _side_by_side(

@@ -215,12 +215,20 @@ class Sources:
         inputs = [name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs]
         single += inputs if single else []
         if single:
-            return tuple(single)
+            return (*self._again(node), *single)
         if dense := tuple(self._dense(node)):
             return dense
         side = self._side_by_side(node, free)
         found = [other.name for other in free if self._fits(other, node, exactly=False)]
         return tuple([*side, *found] or self._beside_an_input(node, free))
+
+    def _again(self, node: Node) -> Iterator[str]:
+        """What the layer before by its number gives, and the input again, where it takes both to make up what a layer reads (1901.05103)."""
+        before = self._numbered_before(node)
+        if before is not None and before.gives.form == ROWS and node.first.group == LINEAR:
+            left = node.first.inputs - before.gives.width
+            for name in (name for name in self._inputs_of(node) if self.inputs[name] == left):
+                yield from (f"{before.name} & {name}", f"{name} & {before.name}")
 
     def _read_by(self, node: Node, other: Node) -> str:
         """What a layer gives, as another reads it: a gate of convolutions over one place reads means of maps."""

@@ -117,7 +117,7 @@ def _convolution(before: Data, element: Element) -> Link | None:
     if before.form == ROWS and not before.is_sequence:
         places = element.places_in(before.width)
         is_made = before.is_widened and element.inputs >= _CHANNELS
-        fits = places > 1 and axes == 2 and (element.is_transposed or is_made)
+        fits = axes == 2 and (places > 0 if element.is_transposed else places > 1 and is_made)
         return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
     if before.form == ROWS and axes != 1:
         is_image = (axes, element.inputs, element.kernel[-1]) == (

@@ -11,7 +11,7 @@ from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.aside import copies_of, is_spread
+from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
 from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.combined import NoReadingError
@@ -156,7 +156,8 @@ def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
 def _asides(architecture: Architecture, words: ChainWords) -> Callable[[Place], bool]:
     """Whether what stands at a place is for training alone: an auxiliary head, or a copy of another network."""
     copies = copies_of(architecture.leaves, words.copies)
-    return lambda place: bool(place) and (is_of(place[0], words.auxiliary) or place[0] in copies)
+    idle = {*copies, *auxiliary_of(architecture.leaves, words.auxiliary)}
+    return lambda place: bool(place) and place[0] in idle
 
 
 def _parted(
