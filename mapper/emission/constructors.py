@@ -324,6 +324,8 @@ class Constructor:
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         if "g" in self.leaf.tensors:
             return self.call("RMSNormVector", size, self.required_eps(), self.offset())
+        if "gamma" in self.leaf.tensors and len(shape) > 2:
+            return self.call("RMSNormHeads", size, self.required_eps())
         if "gamma" in self.leaf.tensors:
             return self.call("RMSNormGamma", size, self.required_eps(), self.offset())
         if "scale" in self.leaf.tensors:

@@ -201,6 +201,18 @@ class RMSNormGamma(nn.Module):
         return F.rms_norm(x, self.gamma.shape, self.gamma + self.offset, self.eps)
 
 
+class RMSNormHeads(nn.Module):
+    """RMSNorm of each head with a row of weights of its own, stored as gamma. (B, H, T, D) -> (B, H, T, D)"""
+
+    def __init__(self, size: tuple[int, ...], eps: float):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.gamma.shape[-1:], None, self.eps) * self.gamma
+
+
 class RMSNormVector(nn.Module):
     """RMSNorm whose weight is stored as g, less an offset. (..., W) -> (..., W)"""
 
