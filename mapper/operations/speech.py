@@ -23,44 +23,6 @@ def spread_by_durations(x: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
     return spread.transpose(1, 2), (frames < lengths[:, None])[:, None].to(x.dtype)
 
 
-def gated_convolutions(x: Tensor, mask: Tensor, gates: nn.ModuleList, skips: nn.ModuleList) -> Tensor:
-    """Convolutions with tanh and sigmoid gates, each read by the next one and by the sum (paper 1609.03499).
-
-    x (B, C, T), mask (B, 1, T), each of `gates` C -> 2 C channels, each of `skips` C -> 2 C, the last C -> C
-    """
-    channels, total = x.shape[1], torch.zeros_like(x)
-    for gate, skip in zip(gates, skips, strict=True):
-        filtered, opened = gate(x).chunk(2, dim=1)
-        y = skip(filtered.tanh() * opened.sigmoid())
-        total = total + y[:, -channels:]
-        x = (x + y[:, :channels]) * mask
-    return total * mask
-
-
-def dilated_units(
-    x: Tensor,
-    mask: Tensor,
-    depthwise: nn.ModuleList,
-    firsts: nn.ModuleList,
-    pointwise: nn.ModuleList,
-    seconds: nn.ModuleList,
-) -> Tensor:
-    """Residual units of a depthwise and a pointwise convolution, each with a norm and GELU.
-
-    Paper 2106.06103. x (B, C, T), mask (B, 1, T); the nth depthwise kernel is dilated by its width to the
-    power of n
-    """
-    units = zip(depthwise, firsts, pointwise, seconds, strict=True)
-    for number, (apart, first, together, second) in enumerate(units):
-        weight, bias = apart.get_parameter("weight"), apart.get_parameter("bias")
-        width, dilation = weight.shape[-1], weight.shape[-1] ** number
-        padding = (width - 1) * dilation // 2
-        y = F.conv1d(x * mask, weight, bias, padding=padding, dilation=dilation, groups=weight.shape[0])
-        y = F.gelu(first(y.mT).mT)
-        x = x + F.gelu(second(together(y).mT).mT)
-    return x * mask
-
-
 def spline_bins(logits: Tensor, bound: float) -> Tensor:
     """Where the bins of a spline meet, from -bound to bound, by shares of at least 0.001.
 
@@ -117,22 +79,6 @@ def bias_of(convolution: nn.Module) -> Tensor | None:
     return held[0] if held else None
 
 
-def dilated_residuals(
-    x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
-) -> Tensor:
-    """Residual units of a dilated and a plain convolution, each after a leaky ReLU (paper 2010.05646).
-
-    x (B, C, T); each of `firsts` is applied with its dilation
-    """
-    for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = kernel_of(first), bias_of(first)
-        padding = dilation * (weight.shape[-1] - 1) // 2
-        y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
-        weight, bias = kernel_of(second), bias_of(second)
-        x = x + F.conv1d(F.leaky_relu(y, slope), weight, bias, padding=weight.shape[-1] // 2)
-    return x
-
-
 def upsample_frames(
     x: Tensor, upsamplers: nn.ModuleList, blocks: nn.ModuleList, rates: tuple[int, ...], slope: float
 ) -> Tensor:
@@ -149,41 +95,13 @@ def upsample_frames(
     return x
 
 
-def dilated_snakes(
-    x: Tensor,
-    firsts: nn.ModuleList,
-    seconds: nn.ModuleList,
-    snakes: nn.ModuleList,
-    dilations: tuple[int, ...],
-) -> Tensor:
-    """Residual units of a dilated and a plain convolution, each after its own activation (paper 2206.04658).
+def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
+    """A convolution of so many samples apart, of channels that are as many as its groups read, at the same length.
 
-    x (B, C, T); each of `firsts` is applied with its dilation
+    x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
     """
-    before, between = list(snakes)[::2], list(snakes)[1::2]
-    for at, (first, second, dilation) in enumerate(zip(firsts, seconds, dilations, strict=True)):
-        weight, bias = kernel_of(first), bias_of(first)
-        padding = dilation * (weight.shape[-1] - 1) // 2
-        y = F.conv1d(before[at](x), weight, bias, padding=padding, dilation=dilation)
-        x = x + second(between[at](y))
-    return x
-
-
-def convolve_mirrored(x: Tensor, convolution: nn.Module, dilation: int) -> Tensor:
-    """A convolution that reads mirrored samples beyond the ends. x (B, C, T) -> (B, _, T)"""
     weight = kernel_of(convolution)
     beside = dilation * (weight.shape[-1] - 1) // 2
-    return F.conv1d(F.pad(x, (beside, beside), "reflect"), weight, bias_of(convolution), dilation=dilation)
-
-
-def mirrored_residuals(
-    x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
-) -> Tensor:
-    """Residual units of a dilated and a plain convolution that read mirrored samples beyond the ends.
-
-    x (B, C, T); each of `firsts` is applied with its dilation
-    """
-    for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        y = convolve_mirrored(F.leaky_relu(x, slope), first, dilation)
-        x = x + convolve_mirrored(F.leaky_relu(y, slope), second, 1)
-    return x
+    groups = x.shape[1] // weight.shape[1]
+    padded = F.pad(x, (beside, beside), mode)
+    return F.conv1d(padded, weight, bias_of(convolution), dilation=dilation, groups=groups)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mapper.operations.relative import attend_near_vectors
-from mapper.operations.speech import gated_convolutions, invert_splines, spread_by_durations
+from mapper.operations.speech import convolve_dilated, invert_splines, spread_by_durations
 
 
 def test_words_last_for_their_durations():
@@ -38,17 +38,13 @@ def test_splines_are_inverted_within_their_bound():
     torch.testing.assert_close(found, torch.tensor(wanted), rtol=1e-5, atol=1e-5)
 
 
-def test_gated_convolutions_sum_what_each_gives():
-    gates = nn.ModuleList([nn.Conv1d(1, 2, 1) for _ in range(2)])
-    skips = nn.ModuleList([nn.Conv1d(1, 2, 1), nn.Conv1d(1, 1, 1)])
-    for part in (*gates, *skips):
-        nn.init.constant_(part.weight, 0.5)
-        nn.init.zeros_(part.bias)
-    x, gated = torch.tensor(1.0), lambda value: (value / 2).tanh() * (value / 2).sigmoid() / 2
-    first = gated(x)
-    wanted = first + gated(x + first)
-    got = gated_convolutions(torch.ones(1, 1, 1), torch.ones(1, 1, 1), gates, skips)
-    torch.testing.assert_close(got.squeeze(), wanted)
+def test_a_dilated_convolution_reads_samples_that_far_apart():
+    convolution = nn.Conv1d(2, 2, 3, groups=2)
+    nn.init.ones_(convolution.weight)
+    nn.init.zeros_(convolution.bias)
+    x = torch.tensor([[[1.0, 2.0, 4.0, 8.0], [0.0, 0.0, 0.0, 1.0]]])
+    assert convolve_dilated(x, convolution, 2).tolist() == [[[5, 10, 5, 10], [0, 1, 0, 1]]]
+    assert convolve_dilated(x, convolution, 2, "reflect").tolist() == [[[9, 12, 9, 12], [0, 1, 0, 1]]]
 
 
 def test_vectors_of_near_distances_are_added_to_keys_and_values():
