@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -41,6 +41,13 @@ def unnumbered(role: str) -> str:
     """`attention_2`, the second attention of a layer, without its number."""
     stem = role.rstrip("0123456789")
     return stem[:-1] if stem != role and stem.endswith("_") else role
+
+
+def close_to(name: str, names: Iterable[str], count: int = 1, alike: float = 0.6) -> list[str]:
+    """Those of `names` that somebody may have meant who wrote `name`: the nearest first, `alike` from 0 to 1."""
+    from difflib import get_close_matches  # here: who makes no mistake needs none of it
+
+    return get_close_matches(name, names, count, alike)
 
 
 def spelled(numbers: Sequence[int]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any
 
 from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.rulebook.facts import TYPE
+from mapper.words import close_to
 
 Hints = Mapping[str, Any]
 Read = Callable[[Hints], Architecture]
@@ -175,5 +175,5 @@ def _unread(key: str, told: Architecture) -> str:
         return "it is read as that type already"
     names = list(dict.fromkeys(fact.name for fact in told.facts))
     topic = [other for other in names if other.partition(".")[0] == name.partition(".")[0]]
-    near = list(dict.fromkeys([*get_close_matches(name, names, n=3), *topic])) or names
+    near = list(dict.fromkeys([*close_to(name, names, 3), *topic])) or names
     return f"nothing in this model reads {name}; it reads {', '.join(near[:_NAMED])}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from mapper._dataclass import dataclass
@@ -14,6 +13,7 @@ from mapper.rulebook.declared import FLOW, declared, is_nullable
 from mapper.rulebook.facts import TYPE
 from mapper.rulebook.renamed import fact_now, value_now
 from mapper.rulebook.values import parsed, shown
+from mapper.words import close_to
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
@@ -74,7 +74,7 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
     shown_as, said_value = f"--set {key}", value
     key, value = f"{at}:{name}" if at else name, now
     if name not in types:
-        close = get_close_matches(name, types, n=1)
+        close = close_to(name, types)
         advice = (
             f"did you mean {close[0]!r}?"
             if close
@@ -128,7 +128,7 @@ def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
         if several := _several(key, value):
             raise HintError(several, fact=name, at=key.rpartition(":")[0], candidates=value.split("|"))
         words = [word if isinstance(word, str) else shown(word) for word in known]
-        close = get_close_matches(str(value), words, n=1)
+        close = close_to(str(value), words)
         advice = f"did you mean {close[0]!r}? " if close else ""
         more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
         raise HintError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 
 from mapper.architecture import EVIDENCE, Architecture, Fact
 from mapper.errors import HintError, shorten
 from mapper.report.wording import printable
+from mapper.words import close_to
 
 
 def chain(architecture: Architecture, name: str) -> str:
@@ -54,6 +54,6 @@ def _unknown(architecture: Architecture, name: str) -> str:
     if missing:
         return printable(missing[0], limit=1_000)
     names = sorted({fact.name for fact in architecture.facts})
-    close = difflib.get_close_matches(name, names, n=1)
+    close = close_to(name, names)
     advice = f"did you mean {close[0]}" if close else f"known here: {', '.join(names) or 'no fact'}"
     return f"no fact {shorten(name)} was needed for {architecture.checkpoint.source}; {advice}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from mapper.architecture import DROPS
 from mapper.catalogue import published
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document
+from mapper.words import close_to
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
@@ -176,5 +176,5 @@ def _roles(rulebook: Rulebook) -> set[str]:
 
 
 def _close(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    found = get_close_matches(word, known, n=1, cutoff=cutoff)
+    found = close_to(word, known, alike=cutoff)
     return f"; did you mean {found[0]!r}?" if found else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from mapper.rulebook.fact_tables import FactRules, FirstOf
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.signs import Signs
 from mapper.rulebook.strict import Document
+from mapper.words import close_to
 
 if TYPE_CHECKING:
     from mapper.rulebook.examples import Example
@@ -186,7 +186,7 @@ def _extended(family: Family, families: Mapping[str, Family]) -> Family:
     name = str(family.extends)
     if name in families:
         return families[name]
-    close = get_close_matches(name, families, n=1)
+    close = close_to(name, families)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RuleError(f"{family.file}:{family.line}: there is no family {name!r} to extend{hint}")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from mapper.errors import RuleError, shorten
+from mapper.words import close_to
 
 Lines = Callable[[tuple[Any, ...]], int]  # keys from the top of the file to a value -> its line
 
@@ -89,6 +89,6 @@ class Fields:
         known = dict.fromkeys(allowed) or self.read
         for key in self.data:
             if key not in known:
-                close = get_close_matches(str(key), known, n=1)
+                close = close_to(str(key), known)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(known)}"
                 self.fail(f"unknown field {shorten(str(key))}{hint}", key)

@@ -37,7 +37,9 @@ def in_lists(tree: Tree, shapes: Shapes) -> dict[str, list[str]]:
     numbers = sorted((int(match[2]), key) for key, match in found.items() if match[1] in main)
     named = _in_turn([key for _, key in numbers], shapes)
     beside = {
-        name: [key for _, key in sorted((int(match[2]), key) for key, match in found.items() if match[1] == name)]
+        name: [
+            key for _, key in sorted((int(match[2]), key) for key, match in found.items() if match[1] == name)
+        ]
         for name in lists - main
     }
     return _with_beside(tree, named, beside)
@@ -64,10 +66,14 @@ def _in_turn(keys: list[str], shapes: Shapes) -> dict[str, list[str]]:
 
 def _is_vector(shape: tuple[int, ...], weight: tuple[int, ...]) -> bool:
     """Whether it is no layer's weight: one axis, or a row or column as long as what the weight gives."""
-    return len(shape) == 1 or (len(shape) == 2 and 1 in shape and max(shape) in (weight[0], weight[-1]) and 1 not in weight)
+    return len(shape) == 1 or (
+        len(shape) == 2 and 1 in shape and max(shape) in (weight[0], weight[-1]) and 1 not in weight
+    )
 
 
-def _with_beside(tree: Tree, named: dict[str, list[str]], beside: dict[str, list[str]]) -> dict[str, list[str]]:
+def _with_beside(
+    tree: Tree, named: dict[str, list[str]], beside: dict[str, list[str]]
+) -> dict[str, list[str]]:
     """The same with what stands in lists of its own for each norm; nothing where they are not as many."""
     norms = [words[:-1] for words in named.values() if words[0].startswith(_NORM) and words[-1] == "weight"]
     for name, keys in beside.items():

@@ -7,7 +7,6 @@ import string
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +42,7 @@ from mapper.sources.reach import endpoint as endpoint
 from mapper.sources.reach import out_of_reach
 from mapper.sources.remote import BLOCK, START, RangeFile
 from mapper.sources.shards import Shard
+from mapper.words import close_to
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"
@@ -259,7 +259,7 @@ def _near(name: str) -> str:
         entries = sorted(os.listdir(folder or "."))
     except OSError:
         return ""
-    if close := get_close_matches(last, entries[:_LOOKED_AT], n=1, cutoff=_LIKE):
+    if close := close_to(last, entries[:_LOOKED_AT], alike=_LIKE):
         return f" (did you mean {shorten(os.path.join(folder, close[0]))}?)"
     return f" ({shorten(folder)} is a folder here, without {shorten(last)})" if folder else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +13,7 @@ from mapper.sources.files import SHOWN
 from mapper.sources.hub_cache import MAIN, PREFIX, cache_folder
 from mapper.sources.reach import endpoint
 from mapper.sources.sharded import is_inside
+from mapper.words import close_to
 
 HUB = "https://huggingface.co"
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")  # of the public hub
@@ -115,7 +116,7 @@ def _near(name: str, known: Iterable[str], answered: bool) -> list[str]:
     same = by_text.get(wanted, ())
     if same and ("/" in wanted or (len(same) == 1 and not answered)):  # it is right: something else is wrong
         return []
-    found = get_close_matches(wanted, by_text, n=3, cutoff=NEAR)
+    found = close_to(wanted, by_text, 3, NEAR)
     if found:
         least = _alike(wanted, found[0]) - WORSE
         found = [text for text in found if _alike(wanted, text) >= least]

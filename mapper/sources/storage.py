@@ -67,7 +67,9 @@ def plain(
         return torch.empty(shape, dtype=torch_dtype(dtype, ""))
     if strides is not None:
         reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        return _flat(data, torch_dtype(dtype, ""), reach, offset, DTYPE_BYTES[dtype]).as_strided(shape, strides)
+        return _flat(data, torch_dtype(dtype, ""), reach, offset, DTYPE_BYTES[dtype]).as_strided(
+            shape, strides
+        )
     return _flat(data, torch_dtype(dtype, ""), count, offset, DTYPE_BYTES[dtype]).view(shape)
 
 

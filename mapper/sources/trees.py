@@ -95,7 +95,14 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
             raise FormatError(f"{shard.name}: two tensors become {shorten(new)} of the model")
         is_last = words[-1] in tree.channels_last or _shows_last(info.shape, biases.get(new))
         is_vector = len(info.shape) == 1 and words[-1] in tree.lettered and new.endswith(_WEIGHT)
-        _move(shard, key, new, info, is_last, is_vector and key not in shard.decoded and key not in shard.strides)
+        _move(
+            shard,
+            key,
+            new,
+            info,
+            is_last,
+            is_vector and key not in shard.decoded and key not in shard.strides,
+        )
         if words[-1] in tree.zeros:
             _add_zeros(shard, new, ".".join([new.rpartition(".")[0], tree.zeros[words[-1]]]))
     if left:

@@ -135,7 +135,10 @@ def _behind_trunk(
     firsts = [head[0] for head in heads if len(head) == 1]
     if not found or any(_is_numbered_before(one, found.links[-1].element) for one in firsts):
         return None
-    if any(_is_numbered_before(one, other) and one.outputs == other.inputs for one, other in permutations(firsts, 2)):
+    if any(
+        _is_numbered_before(one, other) and one.outputs == other.inputs
+        for one, other in permutations(firsts, 2)
+    ):
         return None  # the later one may read what the earlier one gives
     ends = [_behind(found.links[-1].after, head) for head in heads]
     last = len(found.links) - 1
