@@ -20,12 +20,6 @@ def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tens
     return table[torch.arange(groups, device=best.device), best].flatten(2), perplexity
 
 
-def embed_codes(codes: Tensor, tables: nn.ModuleList) -> Tensor:
-    """Sum of what each table has for its codes. codes (B * K, T), a sequence's K in a row -> (B, T, W)"""
-    parts = codes.unflatten(0, (-1, len(tables))).unbind(1)
-    return torch.stack([table(part) for table, part in zip(tables, parts, strict=True)]).sum(dim=0)
-
-
 def codes_of_frames(codes: Tensor | None, x: Tensor, count: int, start_id: int) -> Tensor:
     """The codes of each moment side by side; one moment of start_id where none are given.
 

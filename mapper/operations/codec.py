@@ -47,12 +47,12 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return numbers, F.embedding(numbers, codes)
 
 
-def snake(x: Tensor, frequency: Tensor) -> Tensor:
-    """x and a square of its sine, which has a frequency for each channel (paper 2006.08195).
+def snake(x: Tensor, frequency: Tensor, scale: Tensor | None = None) -> Tensor:
+    """x + sin(frequency * x) ** 2 / scale, which is the frequency unless given (papers 2006.08195, 2206.04658).
 
-    x (B, C, T), frequency (1, C, 1) -> (B, C, T)
+    x (B, C, T), frequency and scale (C, 1) -> (B, C, T)
     """
-    return x + torch.sin(frequency * x) ** 2 / (frequency + 1e-9)
+    return x + torch.sin(frequency * x) ** 2 / ((frequency if scale is None else scale) + 1e-9)
 
 
 def location_variable_convolution(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
@@ -65,14 +65,6 @@ def location_variable_convolution(x: Tensor, kernels: Tensor, biases: Tensor) ->
     near = F.pad(x, (size // 2, size // 2)).unfold(2, hop + size - 1, hop).unfold(3, size, 1)
     y = torch.einsum("bitsk,biokt->bots", near, kernels)
     return (y + biases[..., None]).flatten(2)
-
-
-def snake_scaled(x: Tensor, frequency: Tensor, scale: Tensor) -> Tensor:
-    """x + sin(frequency * x) ** 2 / scale, channel by channel (papers 2006.08195, 2206.04658).
-
-    x (B, C, T), frequency and scale (C)
-    """
-    return x + (frequency[:, None] * x).sin().square() / (scale[:, None] + 1e-9)
 
 
 def upsample_twice(x: Tensor, kernel: Tensor) -> Tensor:

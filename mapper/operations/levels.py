@@ -12,11 +12,6 @@ from torch import Tensor
 from mapper.operations.detection import masked_sinusoids, unmasked_positions
 
 
-def input_of_level(maps: list[Tensor], levels: list[Tensor]) -> Tensor:
-    """What the next level is made of: the next map; behind the last one this again, then the last level."""
-    return (maps[: len(levels) + 1] if len(levels) <= len(maps) else levels)[-1]
-
-
 def join_levels(maps: list[Tensor]) -> Tensor:
     """The places of all maps in one row. -> (B, S, C)"""
     return torch.cat([x.flatten(2).transpose(1, 2) for x in maps], dim=1)

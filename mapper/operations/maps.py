@@ -19,11 +19,6 @@ def last_of_sizes(maps: list[Tensor]) -> list[Tensor]:
     return [each for at, each in enumerate(maps) if sizes[at] not in sizes[at + 1 :]]
 
 
-def stem_and_coarser(maps: list[Tensor]) -> list[Tensor]:
-    """The first feature map (B, C, H, W), and the last of each smaller size."""
-    return [maps[0], *last_of_sizes(maps)[1:]]
-
-
 def map_of_width(maps: list[Tensor], width: int) -> Tensor:
     """The coarsest map (B, width, H, W) of so many channels. IndexError where there is none."""
     return [each for each in maps if each.shape[1] == width][-1]

@@ -62,19 +62,6 @@ def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
     return torch.where(inside, starts.long().cumsum(1) - 1, -1)
 
 
-def blocks_mask(x: Tensor, attention_mask: Tensor | None, first: int, size: int, shift: int) -> Tensor:
-    """Shows each position its block of `size`, of which the first begins `shift` earlier, and `first` others.
-
-    These stand before all, and see all. x (B, T, ...), attention_mask (B, T) or None
-    -> (1 or B, 1, first + T, first + T)
-    """
-    block = (torch.arange(x.shape[1], device=x.device) + shift) // size
-    mask = F.pad(block == block[:, None], (first, 0, first, 0), value=True)[None, None]
-    if attention_mask is None:
-        return mask
-    return mask & (F.pad(attention_mask, (first, 0), value=1)[:, None, None, :] != 0)
-
-
 def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
     """A causal mask whose positions also see all of their own block, by numbers from 0 in blocks (B, T)."""
     mask = causal_mask(x, None)
@@ -99,21 +86,6 @@ def short_enough(x: Tensor, length: int) -> Tensor:
             f"{x.shape[1]} positions: beyond {length}, attention is sparse, which is not done here"
         )
     return x
-
-
-def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """What x sees behind a prefix whose positions see each other: all of it, and the real ones before.
-
-    prefix (B, P, W) or None, x (B, T, W), attention_mask (B, T) or None -> (1 or B, 1, P + T, P + T)
-    """
-    if prefix is None:
-        return causal_mask(x, attention_mask)
-    index = torch.arange(prefix.shape[1] + x.shape[1], device=x.device)
-    inside = index < prefix.shape[1]
-    mask = ((index <= index[:, None]) | (inside & inside[:, None]))[None, None]
-    if attention_mask is None:
-        return mask
-    return mask & (F.pad(attention_mask, (prefix.shape[1], 0), value=1)[:, None, None, :] != 0)
 
 
 def indexed_mask(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor | None, count: int) -> Tensor:

@@ -34,10 +34,3 @@ def state_space_heads(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) ->
     since = decay.cumsum(dim=2).exp()
     y = inside + torch.einsum("bnthk,bnth,bnhkp->bnthp", c, since, before)
     return join_chunks(list(y.unbind(2)), x.shape[1]).to(dtype)
-
-
-def scale_parts(x: Tensor, scales: tuple[float, ...], sizes: list[int]) -> Tensor:
-    """Each part of the channels times its own factor. x (..., C), sizes sum to C -> (..., C)"""
-    return torch.cat(
-        [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1
-    )

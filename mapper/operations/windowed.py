@@ -16,15 +16,6 @@ def apply_rotary_last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((plain, apply_rotary_interleaved(rest, cos, sin)), dim=-1)
 
 
-def pack_windows(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
-    """Mean of each full window's values, weighed by softmaxed gates, channel by channel.
-
-    values and gates (B, T, D), bias (rate, D) -> (B, T // rate, D)
-    """
-    values, gates = in_groups(values, bias.shape[0]), in_groups(gates, bias.shape[0]) + bias
-    return (values * gates.softmax(dim=2, dtype=torch.float32).to(values.dtype)).sum(dim=2)
-
-
 def pack_overlapping(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
     """The same of each window's second half of the channels and the window before's first half.
 

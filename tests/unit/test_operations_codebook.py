@@ -7,7 +7,7 @@ import math
 import torch
 
 from mapper.operations import codebook
-from mapper.operations.codebook import best_codes, embed_codes
+from mapper.operations.codebook import best_codes
 
 
 def test_each_group_gives_its_best_code() -> None:
@@ -23,13 +23,6 @@ def test_perplexity_is_the_number_of_codes_in_use_where_they_are_used_evenly() -
     assert math.isclose(best_codes(even, codes, 2)[1].item(), 6.0, rel_tol=1e-6)
     same = even[:, :1].expand(1, 3, 6)
     assert math.isclose(best_codes(same, codes, 2)[1].item(), 2.0, rel_tol=1e-6)
-
-
-def test_codes_of_a_moment_are_added() -> None:
-    tables = torch.nn.ModuleList([torch.nn.Embedding(5, 3), torch.nn.Embedding(5, 3)])
-    codes = torch.tensor([[0, 1], [2, 3], [4, 0], [1, 2]])  # two sequences of two codes a moment
-    x = embed_codes(codes, tables)
-    torch.testing.assert_close(x[1], tables[0](codes[2]) + tables[1](codes[3]))
 
 
 def test_codes_of_a_sequence_in_a_row_stand_side_by_side_by_moment():

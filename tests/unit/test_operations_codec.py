@@ -14,7 +14,6 @@ from mapper.operations.codec import (
     pad_start,
     pad_to_frames,
     snake,
-    snake_scaled,
     upsample_twice,
 )
 from mapper.operations.pieces import (
@@ -100,7 +99,7 @@ def test_chunks_have_zeros_around_all_frames_and_are_summed_again() -> None:
 
 def test_a_snake_has_a_frequency_and_a_scale_for_each_channel() -> None:
     x = torch.tensor([[[1.0], [2.0]]])
-    made = snake_scaled(x, torch.tensor([torch.pi / 2, 0.0]), torch.tensor([4.0, 1.0]))
+    made = snake(x, torch.tensor([[torch.pi / 2], [0.0]]), torch.tensor([[4.0], [1.0]]))
     assert made[0, :, 0].tolist() == pytest.approx([1.25, 2.0])
 
 

@@ -6,7 +6,6 @@ import torch
 
 from mapper.operations.detection import unmasked_positions
 from mapper.operations.levels import (
-    input_of_level,
     join_levels,
     level_anchors,
     level_centres,
@@ -30,14 +29,6 @@ def test_maps_in_one_row() -> None:
     table = torch.tensor([[1.0], [2.0]])
     assert spread_levels(table, level_sizes(MAPS)).flatten().tolist() == [1.0] * 8 + [2.0] * 2
     assert select_rows(join_levels(MAPS), torch.tensor([[9, 0]])).flatten().tolist() == [11.0, 0.0]
-
-
-def test_more_levels_than_maps_go_on_from_the_last() -> None:
-    assert input_of_level(MAPS, []) is MAPS[0]
-    assert input_of_level(MAPS, MAPS[:1]) is MAPS[1]
-    assert input_of_level(MAPS, [*MAPS]) is MAPS[1]
-    last = torch.zeros(1)
-    assert input_of_level(MAPS, [*MAPS, last]) is last
 
 
 def test_places_among_those_with_pixels() -> None:

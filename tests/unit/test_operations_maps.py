@@ -11,7 +11,6 @@ from mapper.operations.maps import (
     map_of_width,
     sizes_above,
     squared_difference,
-    stem_and_coarser,
 )
 from mapper.operations.positions import resize_between
 from mapper.operations.tubelets import (
@@ -31,7 +30,6 @@ def of_sides(*sides: int) -> list[torch.Tensor]:
 
 def test_the_last_map_of_each_size_stays() -> None:
     assert [map.shape[1] for map in last_of_sizes(of_sides(8, 8, 4, 2, 2))] == [2, 3, 5]
-    assert [map.shape[1] for map in stem_and_coarser(of_sides(8, 8, 4, 2, 2))] == [1, 3, 5]
 
 
 def test_the_map_of_a_width_is_the_coarsest_of_that_width() -> None:

@@ -183,12 +183,10 @@ def test_a_decoder_without_ids_reads_the_shifted_ones_of_the_encoder():
 
 
 def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
-    prefix, x = torch.zeros(2, 2, 3), torch.ones(2, 3, 3)
-    hidden = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    seen = masks.joined_mask(prefix, x, hidden)[0, 0].long()
+    real = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]])
+    seen = masks.block_mask(torch.ones(2, 5, 3), real, torch.tensor([[0, 0, -1, -1, -1]]))[0, 0].long()
     expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
     assert seen.tolist() == expected
-    assert torch.equal(masks.joined_mask(None, x, hidden), masks.causal_mask(x, hidden))
 
 
 def test_what_is_asked_is_one_block_wherever_it_stands():
@@ -207,12 +205,3 @@ def test_whole_groups_with_the_best_scores_are_seen_and_what_is_left_over() -> N
     mask = masks.grouped_mask(q, k, even, torch.zeros(2, 1), torch.ones(1, 5, 1), padding, 4)
     seen = [[0, 1, 2, 3, 4], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
     assert [row.nonzero()[:, 0].tolist() for row in mask[0, 0]] == seen
-
-
-def test_blocks_and_the_first_positions_are_shown():
-    mask = masks.blocks_mask(torch.zeros(1, 3, 1), None, 1, 2, 1)
-    wanted = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 1]]
-    assert mask[0, 0].long().tolist() == wanted
-    seen = masks.blocks_mask(torch.zeros(2, 5, 1), LEFT, 2, 5, 0)
-    assert torch.equal(seen[:, 0, 3, 2:], LEFT.bool())
-    assert seen[..., :2].all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations.state_space_heads import scale_parts, state_space_heads
+from mapper.operations.state_space_heads import state_space_heads
 
 
 @pytest.mark.parametrize("length", [1, 16, 37])
@@ -25,8 +25,3 @@ def test_chunks_give_what_the_recurrence_gives(length: int) -> None:
     torch.testing.assert_close(
         state_space_heads(x, dt, a, b, c), torch.stack(wanted, 1), rtol=1e-4, atol=1e-5
     )
-
-
-def test_each_part_of_the_channels_has_its_own_factor():
-    x = torch.tensor([[1.0, 2.0, 3.0]])
-    assert scale_parts(x, (10.0, 0.5), [1, 2]).tolist() == [[10.0, 1.0, 1.5]]

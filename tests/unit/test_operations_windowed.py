@@ -24,12 +24,6 @@ def test_windows_that_are_not_full_are_dropped():
     assert windowed.in_groups(x, 8).shape == (1, 0, 8, 1)
 
 
-def test_even_gates_give_the_mean_of_a_window():
-    x = torch.arange(7.0).view(1, 7, 1)
-    packed = windowed.pack_windows(x, torch.zeros_like(x), torch.zeros(3, 1))
-    assert packed.flatten().tolist() == [1, 4]
-
-
 def test_overlapping_windows_take_in_the_one_before():
     x = torch.stack((torch.arange(4.0) * 100, torch.arange(4.0)), dim=-1)[None]
     packed = windowed.pack_overlapping(x, torch.zeros_like(x), torch.zeros(2, 2))
