@@ -87,14 +87,3 @@ def delta_pairs(a: Tensor, b: Tensor, since: Tensor) -> Tensor:
     if since.shape[-1] == 1:
         return (a @ b.transpose(-1, -2)) * between[..., 0]
     return torch.einsum("...ik,...jk,...ijk->...ij", a, b, between)
-
-
-def split_query_key_value_gate(x: Tensor, groups: int, key_dim: int) -> tuple[Tensor, Tensor]:
-    """Takes a projection apart that is stored group by group, each [query | key | values | gates].
-
-    x (B, T, G * (2 * K + 2 * N)) -> [queries | keys | values] (B, T, G * (2 * K + N)), gates (B, T, G * N)
-    """
-    x = x.unflatten(-1, (groups, -1))
-    size = x.shape[-1] // 2 - key_dim
-    q, k, v, gate = x.split([key_dim, key_dim, size, size], dim=-1)
-    return torch.cat((q.flatten(2), k.flatten(2), v.flatten(2)), dim=-1), gate.flatten(2)

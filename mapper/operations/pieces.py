@@ -7,14 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def overlapping_pieces(x: Tensor, length: int, step: int) -> list[Tensor]:
-    """So many samples from every step on, fewer where the waveform ends.
-
-    x (B, C, T) -> list of (B, C, up to length)
-    """
-    return [x[..., start : start + length] for start in range(0, x.shape[-1], step)]
-
-
 def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
     """The sum of pieces that begin a step apart, weighted by how near a sample is to the middle of its own.
 
@@ -30,15 +22,6 @@ def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
         total[..., at] += weight[: piece.shape[-1]] * piece
         weights[at] += weight[: piece.shape[-1]]
     return total / weights
-
-
-def stack_pieces(pieces: list[Tensor]) -> Tensor:
-    """All pieces behind each other, a shorter last one with zeros behind it.
-
-    list of P times (B, C, T), none longer than the first -> (P, B, C, T)
-    """
-    lacking = pieces[0].shape[-1] - pieces[-1].shape[-1]
-    return torch.stack([*pieces[:-1], F.pad(pieces[-1], (0, lacking))])
 
 
 def sum_chunks(x: Tensor, step: int) -> Tensor:

@@ -64,16 +64,6 @@ def series_patch_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]
     return mean, variance.sqrt().clamp(min=1e-6)
 
 
-def series_bias(absent: Tensor) -> Tensor:
-    """A causal mask as a bias that hides patches without any value. absent (B, N), 1 or 0 -> (B, 1, N, N)
-
-    The lowest number hides: where all is hidden, all counts alike.
-    """
-    index = torch.arange(absent.shape[1], device=absent.device)
-    hidden = (absent != 0)[:, None, None] | (index > index[:, None])
-    return torch.zeros_like(hidden, dtype=absent.dtype).masked_fill(hidden, torch.finfo(absent.dtype).min)
-
-
 def series_running_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of all values up to the end of each patch, merged patch by patch. -> two (B, N)"""
     there = 1 - absent

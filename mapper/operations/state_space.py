@@ -70,16 +70,6 @@ def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     return join_chunks(states, x.shape[1])
 
 
-def decayed_sum(x: Tensor, decay: Tensor, first: Tensor) -> Tensor:
-    """h_t = exp(decay_t) * h_(t-1) + sqrt(1 - exp(2 * decay_t)) * x_t in float32 (RG-LRU, paper 2402.19427).
-
-    Where first, h_t = x_t. x and decay <= 0 (B, T, W), first (B or 1, T) -> (B, T, W)
-    """
-    decay = decay.float().masked_fill(first[..., None], -torch.inf)
-    u = x.float() * torch.sqrt(1 - torch.exp(2 * decay))
-    return linear_scan(decay[..., None], u[..., None], levels=2).squeeze(-1).to(x.dtype)
-
-
 def chunk_ends(factors: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Tensor:
     """State at the end of each chunk that starts from nothing. 16 of (B, n, I, N) each -> (B, n, I, N)"""
     h = inputs[0]

@@ -18,8 +18,6 @@ from mapper.operations.codec import (
 )
 from mapper.operations.pieces import (
     join_pieces,
-    overlapping_pieces,
-    stack_pieces,
     sum_chunks,
 )
 
@@ -75,19 +73,10 @@ def test_zeros_stand_behind_the_last_sample_until_frames_are_whole() -> None:
     assert padded.shape[-1] == 24 and padded[0, 0].tolist() == [1.0] * 13 + [0.0] * 11
 
 
-def test_pieces_of_a_waveform_overlap_and_are_joined_by_their_middles() -> None:
-    x = torch.arange(1.0, 7.0)[None, None]
-    pieces = overlapping_pieces(x, 3, 2)
-    assert [piece[0, 0].tolist() for piece in pieces] == [[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [5.0, 6.0]]
+def test_pieces_of_a_waveform_are_joined_by_their_middles() -> None:
     first, second = torch.tensor([[[0.0, 0.0, 8.0]]]), torch.tensor([[[4.0, 4.0]]])
     # the third sample is as near to the middle of either
     assert join_pieces([first, second], 2).tolist() == [[[0.0, 0.0, 6.0, 4.0]]]
-
-
-def test_codes_of_a_shorter_last_piece_have_zeros_behind_them() -> None:
-    first, last = torch.tensor([[[1, 2, 3]]]), torch.tensor([[[4]]])
-    assert stack_pieces([first, last]).tolist() == [[[[1, 2, 3]]], [[[4, 0, 0]]]]
-    assert stack_pieces([last]).tolist() == [[[[4]]]]
 
 
 def test_chunks_have_zeros_around_all_frames_and_are_summed_again() -> None:

@@ -57,21 +57,6 @@ def test_both_forms_have_the_same_gradients():
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("length", [1, 16, 300])
-def test_a_decayed_sum_starts_anew_where_a_sequence_does(length):
-    torch.manual_seed(length)
-    x, decay = torch.randn(2, length, 6), -torch.rand(2, length, 6)
-    first = torch.zeros(2, length, dtype=torch.bool)
-    first[:, 0] = first[1, length // 2] = True
-    h, expected = torch.zeros(2, 6).double(), []
-    for t in range(length):
-        fading, start = decay[:, t].double().exp(), first[:, t, None]
-        h = torch.where(start, x[:, t], fading * h + (1 - fading**2).sqrt() * x[:, t])
-        expected.append(h)
-    got = state_space.decayed_sum(x, decay, first)
-    torch.testing.assert_close(got, torch.stack(expected, dim=1).float(), rtol=1e-5, atol=1e-5)
-
-
 def test_half_precision_comes_back_as_half_precision():
     case = [t.bfloat16() for t in inputs(1, 5)]
     assert state_space.selective_scan(*case).dtype == torch.bfloat16
