@@ -32,6 +32,12 @@ def scatter_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, 
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
+def square_map(x: Tensor) -> Tensor:
+    """The patches of a square image as a map. x (B, S * S, C) -> (B, C, S, S)"""
+    side = math.isqrt(x.shape[1])
+    return x.transpose(1, 2).unflatten(2, (side, side))
+
+
 def shuffle_patches(x: Tensor, factor: int) -> Tensor:
     """Squares of factor x factor patches, one vector. (B, S * S, W) -> (B, (S / factor)^2, W * factor^2)"""
     side = math.isqrt(x.shape[1])
