@@ -184,7 +184,7 @@ def is_read_as(rule: FlowRule, role: str, leaf: Leaf) -> bool:
 
     What is passed on whole, to an operation, may be either.
     """
-    is_module = _is_module(rule.body, role)
+    is_module = _is_module("\n".join((rule.body, *rule.outputs.values())), role)
     is_norm = leaf.kind.endswith("Norm") and "norm" in role.split("_")
     return is_module is ("" not in leaf.tensors) or is_norm
 
