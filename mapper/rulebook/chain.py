@@ -35,6 +35,9 @@ class ChainWords:
     over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
     dilated: set[str] = field(default_factory=set)  # words of paths of convolutions that are mostly dilated
     weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
+    masking: set[str] = field(
+        default_factory=set
+    )  # words of a last layer that says how much of the input is left
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
 
@@ -63,6 +66,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "over_channels",
             "dilated",
             "weighing",
+            "masking",
         ):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:

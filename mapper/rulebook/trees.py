@@ -42,6 +42,7 @@ class Tree:
     zeros: dict[
         str, str
     ]  # last words of what torch stores twice, to be added: that of the second, which is nought
+    is_whole: bool  # whether no module stands beside it: parameters of modules have such names too
     is_shown: bool  # whether biases show if maps are stored [..., in, out]
     telling: tuple[str, ...]  # last words of which one must be there
     left: dict[str, str]  # last words, or first ones with a slash behind them, of what no model has -> why
@@ -82,6 +83,7 @@ def read_tree(document: Document) -> Tree:
         {key: str(value) for key, value in fields.mapping("recurrent").items()},
         {key: str(value) for key, value in fields.mapping("sides").items()},
         {key: str(value) for key, value in fields.mapping("zeros").items()},
+        fields.flag("whole"),
         fields.flag("shown_by_bias"),
         fields.words("telling"),
         {key: str(value) for key, value in fields.mapping("left").items()},

@@ -46,6 +46,8 @@ def _split(shard: Shard, tree: Tree) -> dict[str, list[str]]:
     if tree.listed or tree.in_turn:
         return in_lists(tree, shapes)
     keys = shapes if tree.is_nested else [key for key in shapes if "." not in key]
+    if tree.is_whole and len(keys) < len(shapes):
+        return {}
     split = {key: words_of(tree, key) for key in keys}
     return with_recurrent(tree, split, shapes) if tree.recurrent else split
 

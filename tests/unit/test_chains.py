@@ -470,7 +470,12 @@ def test_a_block_may_begin_with_a_norm_behind_the_norm_of_the_last_one():
     strides = [f"layer1.{at}.{name}" for at in (0, 2) for name in ("conv2", "downsample.0")]
     said = {**{f"{name}:chain.stride": 2 for name in strides}, "chain.stride": 1, "chain.padding": "half"}
     said |= {"chain.activation": "none", "chain.activation_before_norm": False, "chain.pooling": "none"}
-    said |= {"chain.residual": "after_activation", "chain.reduction": "flatten", "chain.output": "none"}
+    said |= {
+        "chain.shortcut": "input",
+        "chain.residual": "after_activation",
+        "chain.reduction": "flatten",
+        "chain.output": "none",
+    }
     open_at_first = {question.name for question in mapper.inspect(model.state_dict()).architecture.questions}
     assert "norm.eps" not in open_at_first, "torch's own in a shortcut, too"
     inputs = torch.randn(2, 3, 16, 16)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
 
+from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import main_of
 from mapper.inference.chains.convolutions import halved, setting, shuffled
@@ -30,7 +31,7 @@ from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
-from mapper.inference.chains.outputs import give
+from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
@@ -48,7 +49,6 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
     "chain.recurrent_activation",
 )  # fmt: skip
-_NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 _LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
 _IN_TURN = 3  # activations behind the first one
 
@@ -88,6 +88,7 @@ class Between:
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links) and answers.told("chain.reduction") != "columns"
+        self.reads_sequence = not self.has_frames and any(link.element.group == RECURRENT for link in links)
         self.is_reduced = (
             False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         )
@@ -384,12 +385,7 @@ class Between:
         return expression
 
     def _activation(self, value: str) -> str:
-        if value in self.tables["activation"] and "{number}" not in self.tables["activation"][value]:
-            return self.tables["activation"][value]
-        word, _, number = value.rpartition("_")
-        if word in self.tables["activation"] and _NUMBER.fullmatch(number):
-            return self.tables["activation"][word].format(number=number)
-        return self.activations[value].expression if value in self.activations else ""
+        return activation_of(value, self.tables["activation"], self.activations)
 
     def following(self, at: int) -> Element:
         """What reads what a layer gives: of several heads the first."""
@@ -450,6 +446,7 @@ class Between:
         if last.after.form == MAPS and is_image_to_image(self.links):
             restore(self, last)
         self.output(last)
+        mask(self, last)
         if self.twins.are_apart:
             self.add("return output(output=x.chunk(2)[0], output_2=x.chunk(2)[1])")
             return

@@ -1,6 +1,6 @@
 """What a layer reads of several others, as `chain.reads` and `chain.gives` say it: `a & b`, `a * sigmoid(b)`, `sum(softmax(c) * a)`.
 
-`&` puts features or channels side by side, `+`, `-` and `*` go number by number, and a vector beside maps or positions counts at
+`a @ b` is a product of matrices, `&` puts features or channels side by side, `+`, `-` and `*` go number by number, and a vector beside maps or positions counts at
 each of them. Functions are activations, what makes one vector of positions or places, and poolings; `max(a, b)` is the larger at each place.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
-_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*(),-])")
-_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*@(),-])")
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?")
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
@@ -35,6 +35,7 @@ class Value:
     bare: frozenset[str] = frozenset()  # of these those that stand alone in an activation
     is_name: bool = False  # whether it is one of them and nothing else
     is_tight: bool = True  # whether nothing around it tears it apart
+    rows: int = 0  # how many positions there are, where something shows it
 
 
 @dataclass
@@ -86,8 +87,11 @@ class Reader:
 
     def product(self) -> Value:
         found = self.one()
-        while self.takes("*"):
-            found = _by_number(found, "*", self.one())
+        while self.tokens[self.at : self.at + 1] in (["*"], ["@"]):
+            sign = self.tokens[self.at]
+            self.at += 1
+            other = self.one()
+            found = _by_number(found, sign, other) if sign == "*" else _product(found, other)
         return found
 
     def one(self) -> Value:
@@ -132,12 +136,11 @@ class Reader:
             self.close()
             return replace(inner, text=f"{inner.text}[..., {number.text}]", is_name=False)
         others = []
-        while word == "max" and self.takes(","):
+        while word in _OF_SEVERAL and self.takes(","):
             others.append(self.side_by_side())
-        if others:
-            self.close()
-            return _largest([inner, *others])
         self.close()
+        if others:
+            return _OF_SEVERAL[word]([inner, *others])
         found = applied(word, inner, self.functions)
         if found is None:
             raise NoReadingError(f"{word} is nothing that is known of {_said(inner.data)}")
@@ -146,6 +149,8 @@ class Reader:
 
 def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
     """A word's function of a value."""
+    if word in ("transposed", "flatten") and inner.data.form != MAPS:
+        return _turned(inner) if word == "transposed" else _in_one_row(inner)
     found = _of_places(word, inner) or _of_channels(word, inner) or _by_table(word, inner, functions)
     if found is None:
         return None
@@ -165,10 +170,12 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
         return f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})", data
     if word == "sum":
         return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
-    if word == "maps" and data.form != MAPS and data.axes < 2:
+    if word == "maps" and data.form == ROWS and data.axes < 2:
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "positions" and data.form == MAPS and data.axes < 2:
         return f"{tight}.transpose(1, 2)", Data(ROWS, data.width, is_sequence=True)
+    if word == "maps" and data.form == START and data.width:  # of an input, its features last
+        return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "pooled" and data.form == MAPS:
         return f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)", data
     return None
@@ -243,6 +250,51 @@ def _largest(parts: list[Value]) -> Value:
     return _together(text, parts[0].data, parts)
 
 
+def _product(one: Value, other: Value) -> Value:
+    """A product of matrices: each row of the first by the columns of the second."""
+    if MAPS in (one.data.form, other.data.form):
+        raise NoReadingError("@ is a product of vectors and matrices, not of maps")
+    if one.data.width and other.rows and one.data.width != other.rows:
+        raise NoReadingError(f"{one.data.width} numbers and {other.rows} rows do not go together")
+    data = Data(ROWS, other.data.width, is_sequence=one.data.is_sequence or bool(one.rows))
+    text = f"{_tight(one)} @ {_tight(other)}"
+    return replace(_together(text, data, [one, other]), is_tight=False, rows=one.rows)
+
+
+def _turned(inner: Value) -> Value:
+    """Features as positions, and positions as features."""
+    data = Data(ROWS, inner.rows, is_sequence=inner.data.is_sequence)
+    text = f"{_tight(inner)}.transpose(-1, -2)"
+    return Value(text, data, inner.sources, inner.bare, rows=inner.data.width)
+
+
+def _in_one_row(inner: Value) -> Value:
+    """All that there is of each input in one row: as wide as whoever reads it says, where nothing else shows it."""
+    data = Data(ROWS, inner.rows * inner.data.width)
+    return Value(f"{_tight(inner)}.flatten(1)", data, inner.sources, inner.bare)
+
+
+def _attended(parts: list[Value]) -> Value:
+    """For each query the mean of values, by how its products with the keys compare (1508.04025): values are keys unless told."""
+    if not 2 <= len(parts) <= 3:
+        raise NoReadingError("attended is of queries, keys and maybe values")
+    query, key, value = (*parts, parts[1])[:3]
+    if query.data.width != key.data.width:
+        raise NoReadingError(f"{query.data.width} and {key.data.width} numbers do not go together")
+    text = f"F.softmax({_tight(query)} @ {_tight(key)}.transpose(1, 2), dim=-1) @ {_tight(value)}"
+    return replace(_together(text, replace(query.data, width=value.data.width), parts), is_tight=False)
+
+
+def _one_after_another(parts: list[Value]) -> Value:
+    """The positions of each, in turn; a vector is one position."""
+    if len({part.data.width for part in parts} - {0}) > 1:
+        widths = " and ".join(str(part.data.width) for part in parts)
+        raise NoReadingError(f"{widths} numbers do not go together")
+    texts = [part.text if part.data.is_sequence else f"{_tight(part)}.unsqueeze(1)" for part in parts]
+    width = max(part.data.width for part in parts)
+    return _together(f"torch.cat(({', '.join(texts)}), dim=1)", Data(ROWS, width, is_sequence=True), parts)
+
+
 def _spread(value: Value, wide: Value, sign: str) -> str:
     """The text of a vector beside maps or positions."""
     text = value.text if value.is_tight or sign == "+" else f"({value.text})"
@@ -254,6 +306,9 @@ def _spread(value: Value, wide: Value, sign: str) -> str:
 def _together(text: str, data: Data, parts: list[Value]) -> Value:
     sources = tuple(dict.fromkeys(source for part in parts for source in part.sources))
     return Value(text, data, sources, frozenset().union(*(part.bare for part in parts)))
+
+
+_OF_SEVERAL = {"max": _largest, "attended": _attended, "then": _one_after_another}
 
 
 def _said(data: Data) -> str:

@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _FACT = "chain.input"
-_BYTES = "bytes"  # pixels from 0 to 255, which the network itself divides
+_BYTES, LAST = "bytes", "channels_last"  # pixels from 0 to 255, which the network itself divides
 _FLAT = ("flatten", "numbers: what stands before the first layer has no tensors, and most of that flattens")
 
 
 def read_input(between: Between, link: Link) -> None:
     """Pixels become numbers up to 1, and maps features, where that is told or numbers show it."""
-    element = link.element
-    if element.group == CONVOLUTION and between.answers.told(_FACT) == _BYTES:
+    element, told = link.element, between.answers.told(_FACT)
+    if element.group == CONVOLUTION and told == _BYTES:
         between.say("x / 255.0")
+    elif element.group == CONVOLUTION and told == LAST:
+        between.say("x.movedim(-1, 1)")
     elif element.group == LINEAR:
         shown = _FLAT if element.leaf.place[-1:] == ((1,),) else None
         if shown or between.answers.told(_FACT):

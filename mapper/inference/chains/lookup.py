@@ -23,6 +23,11 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
     settled = [element for element in elements.values() if not _is_doubtful(element)]
     read = {element.inputs for element in settled}
     given = {element.outputs for element in settled}
+    given |= {
+        element.outputs
+        for element in map(elements.get, map(id, doubtful))
+        if element and element.inputs in given
+    }
     tables = {
         id(leaf)
         for leaf in doubtful
@@ -40,4 +45,5 @@ def _reads_rows(width: int, read: set[int], given: set[int]) -> bool:
 
 def _is_doubtful(element: Element | None) -> bool:
     """Whether it is a matrix alone, which may be that of a linear layer or a table."""
-    return element is not None and element.group == LINEAR and set(element.leaf.tensors) == {"weight"}
+    is_matrix = element is not None and element.group == LINEAR and set(element.leaf.tensors) == {"weight"}
+    return is_matrix and element.outputs > 1  # no table has one row alone

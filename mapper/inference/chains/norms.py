@@ -31,8 +31,9 @@ def normed(between: Between, link: Link, role: str, axes: int) -> str:
     between.answers.epsilon(leaf)
     if leaf.kind == "BatchNorm":
         between.written.arguments[role] = {"dimensions": axes or 1}
-        is_turned = between.is_sequence and not axes
-        between.written.has_single_rows |= not between.is_sequence and not axes
+        is_sequence = between.is_sequence or (link.before.form == START and between.reads_sequence)
+        is_turned = is_sequence and not axes
+        between.written.has_single_rows |= not is_sequence and not axes
         return f"{role}(x.movedim(-1, 1)).movedim(1, -1)" if is_turned else f"{role}(x)"
     count = _groups(between, link) if axes and len(weight_shape(leaf)) == 1 else ""
     if count is None:

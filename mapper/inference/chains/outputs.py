@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.extents import numbers
 from mapper.inference.chains.order import MAPS, ROWS, Link
 from mapper.inference.chains.pooling import pooling_of
+from mapper.inference.chains.residuals import is_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 SIZES = "{sizes}"  # in an expression of the vocabulary
+_SKIP, _MASKED = "chain.skip", "multiplied"
 _AMONG = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
 
 
@@ -30,6 +32,20 @@ def give(between: Between, last: Link) -> None:
                 leaf, "chain.output", str(value), f"allowed: {known}, and several as relu+softmax"
             )
         between.say(text)
+
+
+def mask(between: Between, last: Link) -> None:
+    """The input as far as a mask lets it through, where what is called one is as wide as the input."""
+    leaf, answers, first = last.element.leaf, between.answers, between.links[0].element
+    is_called = any(is_of(part, answers.words.masking) for part in leaf.place)
+    is_told = answers.told(_SKIP) == _MASKED
+    if not (is_called or is_told) or last.after.width != first.inputs or last.after.form == MAPS:
+        return
+    value = answers.find(leaf, _SKIP, among=("none", _MASKED))
+    if value not in (None, "none", _MASKED):
+        raise answers.refuse(leaf, _SKIP, str(value), f"allowed: none, {_MASKED}")
+    if value == _MASKED:
+        between.say(between.tables["skip"][_MASKED])
 
 
 def _expression(between: Between, word: str, last: Link) -> str:

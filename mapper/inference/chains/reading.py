@@ -12,6 +12,7 @@ from typing import Any
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
+from mapper.inference.chains.bare import is_bare
 from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.combined import NoReadingError
@@ -28,7 +29,9 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
+from mapper.inference.chains.inputs import LAST
 from mapper.inference.chains.lookup import with_tables
+from mapper.inference.chains.nodes import names_in
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
@@ -128,20 +131,27 @@ def chain_of(
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     leaves = with_tables(with_kinds(as_the_others(leaves), words.order, hints), words.order)
     layers, rest = _parted(leaves, words, is_aside)
-    elements = _elements(layers)
+    is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
+    named = {name for key, text in (hints or {}).items() if is_told for name in names_in(f"{key} {text}")}
+    bare = [
+        leaf
+        for leaf in leaves
+        if is_told and is_bare(leaf) and (leaf in layers or leaf.place.first() in named)
+    ]
+    elements = _elements(leaf for leaf in layers if leaf not in bare)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
     if _is_cell(elements, words) or _is_graph(elements, words):
         return None
-    is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
-    return chain or woven_of(elements, rest, words, is_told, told)
+    rest = [leaf for leaf in rest if leaf not in bare]
+    return chain or woven_of(elements, rest, words, is_told, told, bare)
 
 
 def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
@@ -361,7 +371,7 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
     """The flow of a network that is no chain."""
     weaving = Weaving(woven, leaves, answers, rulebook.activations)
     links = [Link(each, Data(START), Data(START)) for node in weaving.nodes for each in node.elements]
-    between = Between(links, woven.roles(), answers, rulebook.activations)
+    between = Between(links, woven.roles()[: len(links)], answers, rulebook.activations)
     try:
         weaving.run(between)
     except NoReadingError as error:
@@ -432,6 +442,8 @@ def _inputs(first: Link, between: Between) -> dict[str, list[dict[str, Any]]]:
     axes = ("length",) if main.after.axes == 1 else _AXES[-main.after.axes :]
     if between.is_sampled:
         return {INPUT: [{"shape": [*batch, "length"]}]}
+    if between.answers.told("chain.input") == LAST:
+        return {INPUT: [{"shape": [*batch, *axes, main.element.inputs]}]}
     return {INPUT: [{"shape": [*batch, main.element.inputs, *axes]}]}
 
 

@@ -9,14 +9,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.branch import through_branch
-from mapper.inference.chains.elements import CONVOLUTION
+from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.order import MAPS, Link
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, block_of, end_of, is_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
-BLOCK, LONG = "chain.residual", "chain.long_skip"
+BLOCK, LONG, SHORTCUT = "chain.residual", "chain.long_skip", "chain.shortcut"
+SHORTCUTS = ("input", "activated")
 _NONE, _SUM = "none", "added"
 _FACTOR = re.compile(
     r"\d{1,3}(\.\d{1,6})?"
@@ -32,6 +33,9 @@ class Sums:
         default_factory=dict
     )  # the last layer of a residual block -> one of ADDED, and the factor
     long: set[int] = field(default_factory=set)  # the last layers of long skips
+    later: dict[int, Span] = field(
+        default_factory=dict
+    )  # the layers before which a shortcut reads, not where its block begins
 
     def at(self, at: int) -> str:
         """Where the sum stands that a layer ends with; "" for none."""
@@ -40,6 +44,8 @@ class Sums:
 
 def keep(between: Between, at: int, link: Link) -> None:
     """Keeps what a residual block reads, to be added where it ends."""
+    if at in between.sums.later:
+        between.add(f"residual = {through_branch(between, between.sums.later[at])}")
     span = next((span for span in between.sums.spans if span.first == at), None)
     if span is None:
         return
@@ -56,10 +62,27 @@ def keep(between: Between, at: int, link: Link) -> None:
         )
     if value != _NONE:
         _keep_long(between, at)
+    if word in ADDED:
+        between.sums.joined[span.last] = (word, factor)
+    if _reads_later(between, at, span):
+        return
     kept = through_branch(between, span) if span.branch or word in ADDED else ""
     if word in ADDED:
         between.add(f"residual = {kept}")
-        between.sums.joined[span.last] = (word, factor)
+
+
+def _reads_later(between: Between, at: int, span: Span) -> bool:
+    """Whether the shortcut of a block that begins with a norm reads what that and its activation give (1603.05027)."""
+    leaf = between.links[at].element.leaf
+    if not span.branch or between.links[at].element.group != NORM:
+        return False
+    value = between.answers.find(leaf, SHORTCUT, among=SHORTCUTS)
+    if value not in (None, *SHORTCUTS):
+        raise between.answers.refuse(leaf, SHORTCUT, str(value), f"allowed: {', '.join(SHORTCUTS)}")
+    first = next((one for one in range(at, span.last + 1) if between.links[one].element.is_main), at)
+    if value == SHORTCUTS[1]:
+        between.sums.later[first] = span
+    return first in between.sums.later
 
 
 def _keep_long(between: Between, at: int) -> None:

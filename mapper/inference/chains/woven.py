@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Leaf
 from mapper.errors import HintError, shorten
+from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import NoReadingError, Reader, Value
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
@@ -51,6 +53,7 @@ class Woven:
 
     nodes: tuple[Node, ...]
     rest: tuple[Leaf, ...]
+    bare: tuple[Leaf, ...] = ()  # tensors of no layer that expressions name
 
     def elements(self) -> Iterator[Element]:
         for node in self.nodes:
@@ -63,16 +66,22 @@ class Woven:
         for element in self.elements():
             count[element.group] += 1
             names.append(f"{element.group}_{count[element.group]}")
-        return names
+        return [*names, *(f"parameter_{number}" for number in range(1, len(self.bare) + 1))]
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the network with their roles."""
-        pairs = zip(self.elements(), self.roles(), strict=True)
-        return [*(replace(element.leaf, role=role, facts={}) for element, role in pairs), *self.rest]
+        own = [*(element.leaf for element in self.elements()), *self.bare]
+        pairs = zip(own, self.roles(), strict=True)
+        return [*(replace(leaf, role=role, facts={}) for leaf, role in pairs), *self.rest]
 
 
 def woven_of(
-    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool, told: Container[str]
+    elements: Sequence[Element],
+    rest: Sequence[Leaf],
+    words: ChainWords,
+    is_told: bool,
+    told: Container[str],
+    bare: Sequence[Leaf] = (),
 ) -> Woven | None:
     """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read.
 
@@ -81,7 +90,8 @@ def woven_of(
     nodes = nodes_of(elements, told)
     if nodes is None:
         return None
-    woven = Woven(tuple(sorted(nodes, key=lambda node: natural(node.name))), tuple(rest))
+    nodes.sort(key=lambda node: natural(node.name))
+    woven = Woven(tuple(nodes), tuple(rest), tuple(bare))
     return woven if is_told or is_likely(woven.nodes, words) else None
 
 
@@ -116,15 +126,16 @@ class Weaving:
     ):
         self.answers, self.activations = answers, activations
         own, roles = iter(leaves), iter(woven.roles())
+        self._leaves = {leaf.place.first(): leaf for leaf in woven.bare}
         self.roles: dict[int, str] = {}
         self.nodes = [self._with_leaves(node, own, roles) for node in woven.nodes]
         self.by_name = {node.name: node for node in self.nodes}
-        self.main: Between | None = None
+        self.bare = bare_values(woven.bare, roles)
         self.sources = Sources(self.nodes, answers.words.apart)
         self.takes = dict(self._told_inputs())  # in order, with their widths; 0: not said
         self.sources.inputs |= {name: width for name, width in self.takes.items() if width}
         self.variables: dict[str, str] = {}
-        self.known: dict[str, Value] = {}
+        self.known: dict[str, Value] = dict(self.bare)
         self.windows: dict[str, list[list[Window]] | None] = {}
 
     def _with_leaves(self, node: Node, leaves: Iterator[Leaf], roles: Iterator[str]) -> Node:
@@ -167,13 +178,14 @@ class Weaving:
         while is_new:
             is_new = False
             for name, texts in sides.items():
-                unknown = [text for text in texts if text not in self.by_name and text not in widths]
+                unknown = [text for text in texts if text not in widths and not self._is_own(text)]
                 if len(unknown) == 1 and (left := self._rest(name, texts)) > 0:
                     widths[unknown[0]], is_new = left, True
 
     def _rest(self, name: str, texts: Sequence[str]) -> int:
         """How much of what a layer reads is left by what stands beside and has a width."""
         known = [self.by_name[text].gives.width for text in texts if text in self.by_name]
+        known += [self.bare[text].data.width for text in texts if text in self.bare]
         known += [self.sources.inputs.get(text, 0) for text in texts]
         return self.by_name[name].first.inputs - sum(known)
 
@@ -181,13 +193,17 @@ class Weaving:
         """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
         for name in names_in(text):
             if (
-                name not in self.by_name
+                not self._is_own(name)
                 and not (name.isidentifier() and is_free(name))
                 and name not in (INPUT, IDS)
             ):
                 raise self.answers.refuse(node.first.leaf, READS, text, f"no layer is called {name!r}")
         if _is_name(text) and text not in self.by_name and node.first.group != EMBEDDING:
             self.sources.note(text, node)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether it is a layer, or a tensor of none: no input."""
+        return name in self.by_name or name in self.bare
 
     # ------------------------------------------------------------------------------------------------ statements
     def run(self, between: Between) -> None:
@@ -206,6 +222,7 @@ class Weaving:
         ends = [node for node in ends if self.answers.told_at(node.first.leaf, GIVES) != _NOTHING]
         for run in runs:
             self._write(between, run, ends)
+        between.written.problems += unread(self.bare, [*reads.values(), told], self.answers, self._leaves)
         self._finish(between, ends)
 
     def _refuse_idle(self, ends: Sequence[Node]) -> None:
@@ -264,6 +281,7 @@ class Weaving:
             links, [self.roles[id(link.element)] for link in links], self.answers, self.activations
         )
         inner.is_sequence, inner.has_frames = value.data.is_sequence, False
+        inner.reads_sequence = any(node.first.group == RECURRENT for node in self.nodes)
         inner.windows = deepcopy(self._windows(value, links[0]))
         inner.firsts = self._following(last, links[-1])
         inner.states = self._states(run)
@@ -290,7 +308,7 @@ class Weaving:
         names = dict(self.known)
         self._refuse_widths(text, node)
         for name in names_in(text):
-            if name not in names and name not in self.by_name:
+            if name not in names and not self._is_own(name):
                 width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
                 width = width or (node.first.inputs if _is_name(text) else self._left(text, node, name))
                 names[name] = Value(name, Data(START, width), (name,), is_name=True)
@@ -301,7 +319,7 @@ class Weaving:
 
     def _refuse_widths(self, text: str, node: Node) -> None:
         """Raises HintError where several inputs stand side by side of which nothing shows how wide each is."""
-        unknown = [name for name in dict.fromkeys(names_in(text)) if name not in self.by_name]
+        unknown = [name for name in dict.fromkeys(names_in(text)) if not self._is_own(name)]
         unknown = [name for name in unknown if not self.sources.inputs.get(name)]
         if len(unknown) > 1 and node.first.group != EMBEDDING and _SIDES.fullmatch(text):
             said = ", ".join(f"{name}:N" for name in unknown)
@@ -381,8 +399,8 @@ class Weaving:
     def _function(self, word: str, value: Value) -> str | None:
         """A word of a table as a function: an activation, a reduction, a pooling."""
         tables, axes = self.answers.words.tables, value.data.axes
-        if word in self.activations:
-            return re.sub(r"\bx\b", value.text, self.activations[word].expression)
+        if activation := activation_of(word, tables["activation"], self.activations):
+            return re.sub(r"\bx\b", value.text, activation)
         table = tables["reduction"] if value.data.form == MAPS else tables["positions"]
         if word in table:
             return re.sub(
@@ -446,7 +464,7 @@ class Weaving:
         for name in names_in(self.texts[node.name]):
             if name in self.by_name:
                 yield from self._entries(self.by_name[name])
-            else:
+            elif name not in self.bare:
                 yield name
 
     # ------------------------------------------------------------------------------------------------- its inputs
@@ -455,7 +473,7 @@ class Weaving:
         found: dict[str, dict[str, Any]] = {}
         for node in self.nodes:
             for name in names_in(self.texts[node.name]):
-                if name not in self.by_name:
+                if not self._is_own(name):
                     found.setdefault(name, self._input(name, node))
         order = [*(name for name in self.takes if name in found), *found]
         return {name: found[name] for name in dict.fromkeys(order)}

@@ -1,0 +1,41 @@
+"""Tensors of no layer: numbers that what a layer reads is put together with, as `inputs @ B` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mapper.architecture import Leaf
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.combined import Value
+from mapper.inference.chains.elements import element_of
+from mapper.inference.chains.nodes import names_in
+from mapper.inference.chains.order import ROWS, Data
+
+_KINDS = ("Parameter", "Buffer")
+_GIVES, _NOTHING = "chain.gives", "none"
+_UNREAD = "nobody reads the numbers at '{0}': say who does, as in --set 'LAYER:chain.reads=LAYER * {0}', or --set '{0}:chain.gives=none' for what is of no use"
+
+
+def is_bare(leaf: Leaf) -> bool:
+    """Whether it is a tensor that no layer has."""
+    return leaf.kind in _KINDS and element_of(leaf) is None
+
+
+def bare_values(leaves: Sequence[Leaf], roles: Iterator[str]) -> dict[str, Value]:
+    """What expressions may name, by the names in the file; `roles` are the variables."""
+    return {leaf.place.first(): _value(leaf, role) for leaf, role in zip(leaves, roles, strict=False)}
+
+
+def _value(leaf: Leaf, role: str) -> Value:
+    shape = next(iter(leaf.tensors.values())).shape
+    rows = shape[-2] if len(shape) > 1 else 0
+    return Value(role, Data(ROWS, shape[-1] if shape else 1), (leaf.place.first(),), rows=rows)
+
+
+def unread(
+    bare: Mapping[str, Value], texts: Iterable[str], answers: Answers, leaves: Mapping[str, Leaf]
+) -> list[str]:
+    """What is wrong with tensors that no expression names: of what is of no use that was to be said."""
+    read = {name for text in texts for name in names_in(text)}
+    idle = (name for name in bare if name not in read)
+    return [_UNREAD.format(name) for name in idle if answers.told_at(leaves[name], _GIVES) != _NOTHING]
