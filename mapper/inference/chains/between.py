@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
     "chain.recurrent_activation",
 )  # fmt: skip
+_SIDE = " & "
 _LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
 _IN_TURN = 3  # activations behind the first one
 
@@ -332,8 +333,15 @@ class Between:
                 "flatten",
                 f"{following.name} reads {following.inputs} = {count} words of {element.outputs}",
             )
+        parts = following.inputs // element.outputs if link.after.is_recurrent and following else 1
+        if parts > 1:
+            among = [_SIDE.join(words) for words in permutations(("last", "mean", "max")[3 - max(parts, 2) :], parts)]
         value = self.answers.find(element.leaf, "chain.positions", usual=usual, among=tuple(among))
         if value is None:
+            return
+        if parts > 1:
+            self.say(self.side_by_side(element, value, parts))
+            self.is_sequence = False
             return
         if value == "final_states" and not element.is_bidirectional:
             value = "last"
@@ -343,6 +351,17 @@ class Between:
             )
         self.say(self.tables["positions"][value].format(half=element.outputs // 2))
         self.is_sequence = value in ("all", "last_repeated")
+
+    def side_by_side(self, element: Element, value: str, parts: int) -> str:
+        """What several words make of a sequence, as `mean & max`, for a layer that reads all of it."""
+        words = [word.strip() for word in value.split(_SIDE.strip())]
+        table = self.tables["positions"]
+        if len(words) != parts or not set(words) <= table.keys() - {"all", "flatten", "last_repeated"}:
+            raise self.answers.refuse(
+                element.leaf, "chain.positions", value, f"needed here: {parts} words, as in {_SIDE.join(('mean', 'max'))}"
+            )
+        texts = [table[word].format(half=element.outputs // 2) for word in words]
+        return f"torch.cat(({', '.join(texts)}), dim=-1)"
 
     def act(self, element: Element) -> None:
         """An activation behind a recurrent layer or a table: few have one, so it is not asked for."""

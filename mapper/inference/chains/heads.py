@@ -22,7 +22,7 @@ from mapper.inference.chains.order import (
     in_line,
 )
 from mapper.inference.chains.residuals import is_of
-from mapper.inference.chains.skips import joins_earlier, may_interpolate
+from mapper.inference.chains.skips import joins_earlier, may_enlarge_joined, may_interpolate
 from mapper.rulebook.chain import ChainWords
 
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
@@ -54,6 +54,8 @@ def in_order(elements: Sequence[Element], words: ChainWords, keeps_order: bool =
         found = found or _with_spread(elements, words, budget, is_grouped)
         found = found or _with_heads(elements, words.order, budget, is_grouped)
         found = found or _side_by_side(elements, words, budget, is_grouped)
+        if not found and may_enlarge_joined(elements):
+            found = in_line(elements, words.order, Budget(TRIED, keeps_order), is_grouped, is_joining=True)
         if not found and may_interpolate(elements):
             wider = Budget(TRIED, keeps_order, is_interpolated=True)
             found = in_line(elements, words.order, wider, is_grouped, is_joining=True)

@@ -44,7 +44,7 @@ class Kept:
     def before_join(self, at: int) -> tuple[str, str] | None:
         """That nothing stands between a layer that makes maps larger and one that reads earlier maps beside them."""
         is_larger = self.links[at].element.is_transposed and at + 1 < len(self.links)
-        joins = is_larger and self.links[at + 1].joined
+        joins = is_larger and self.links[at + 1].joined and not self.links[at + 1].element.is_transposed
         return ("none", "larger maps, before they are joined") if joins else None
 
     def join(self, at: int, answers: Answers) -> str | None:

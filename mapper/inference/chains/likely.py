@@ -40,9 +40,11 @@ def _is_of_maps_alone(nodes: Sequence[Node]) -> bool:
 
 
 def _is_counted(nodes: Sequence[Node]) -> bool:
-    """Whether layers have one name with a number each: `fc1`, `fc2`, `fc3`."""
+    """Whether layers have one name with a number each, `fc1`, `fc2`, `fc3`, or names whose numbers count them."""
     words = Counter(re.sub(r"\d+", "", node.name) for node in nodes if re.search(r"\d", node.name))
-    return len(words) == 1 and words.total() == len(nodes) >= _COUNTED
+    numbers = sorted(int(found[0]) for node in nodes if (found := re.search(r"\d{1,6}$", node.name)))
+    is_one = len(words) == 1 and words.total() == len(nodes)
+    return len(nodes) >= _COUNTED and (is_one or numbers == list(range(1, len(nodes) + 1)))
 
 
 def _joins_input(text: str) -> bool:

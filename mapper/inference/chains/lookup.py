@@ -45,5 +45,6 @@ def _reads_rows(width: int, read: set[int], given: set[int]) -> bool:
 
 def _is_doubtful(element: Element | None) -> bool:
     """Whether it is a matrix alone, which may be that of a linear layer or a table."""
-    is_matrix = element is not None and element.group == LINEAR and set(element.leaf.tensors) == {"weight"}
-    return is_matrix and element.outputs > 1  # no table has one row alone
+    if element is None or element.group != LINEAR or element.outputs == 1:  # no table has one row alone
+        return False
+    return set(element.leaf.tensors) == {"weight"}

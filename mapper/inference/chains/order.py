@@ -53,6 +53,7 @@ class Data:
     axes: int = 0  # extents behind the channels
     is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
     is_table: bool = False  # of ROWS: whether an embedding gives them
+    is_recurrent: bool = False  # of ROWS: whether a recurrent layer does
     is_widened: bool = False  # of ROWS: whether the layer that gives them reads fewer features
     shuffle: int = 0  # of MAPS: by which factor channels may become places, as the layer that gives them is wider; 0: none
 
@@ -97,13 +98,15 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:
         return Link(element, before, after, places=element.inputs // before.width)
+    if before.is_recurrent and element.inputs in (2 * before.width, 3 * before.width):
+        return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     if before.is_table and element.inputs % before.width == 0:  # so many words in one row
         return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None
 
 
 def _recurrent(before: Data, element: Element) -> Link | None:
-    after = Data(ROWS, element.outputs, is_sequence=True)
+    after = Data(ROWS, element.outputs, is_sequence=True, is_recurrent=True)
     if before.form == START or (before.form == ROWS and before.width == element.inputs):
         return Link(element, before, after)
     if before.form == MAPS and before.axes in (1, 2) and element.inputs % before.width == 0:
@@ -213,14 +216,14 @@ def joining(links: Sequence[Link], element: Element, is_interpolated: bool = Fal
     """A convolution that reads as many channels as the last layer gives and an earlier one gave; None for any other.
 
     Only right behind a layer that makes maps larger: there alone are maps of an earlier size again. Where none does,
-    something without tensors may, and stands before any layer (`is_interpolated`).
+    something without tensors may, and stands before any layer (`is_interpolated`). The layer may make them larger itself (1611.07004).
     """
-    if not links or element.group != CONVOLUTION or element.is_transposed:
+    if not links or element.group != CONVOLUTION:
         return None
     before = links[-1].after
     last = next((link.element for link in reversed(links) if link.element.is_main), element)
     if (
-        not (last.is_transposed or is_interpolated)
+        not (last.is_transposed or (is_interpolated and not element.is_transposed))
         or before.form != MAPS
         or before.axes != len(element.kernel)
     ):

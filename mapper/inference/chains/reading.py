@@ -37,7 +37,7 @@ from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, w
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
 from mapper.inference.chains.stored import as_the_others
-from mapper.inference.chains.twins import OTHER, Twins
+from mapper.inference.chains.twins import OTHER, Twins, ask_shared, shared
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
 from mapper.inference.evidence import Known
@@ -151,7 +151,11 @@ def chain_of(
     chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
     rest = [leaf for leaf in rest if leaf not in bare]
-    return chain or woven_of(elements, rest, words, is_told, told, bare)
+    found = chain or woven_of(elements, rest, words, is_told, told, bare)
+    if found or is_gated or is_told:
+        return found
+    pairs = (_in_line(one, rest, words, hints, keeps_order) for one in shared(elements))
+    return next((pair for pair in pairs if pair and not pair.order.heads), None)
 
 
 def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
@@ -319,6 +323,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
     ask(chain.order, main, answers)
+    ask_shared(main, answers)
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)

@@ -32,6 +32,15 @@ def may_interpolate(elements: Sequence[Element]) -> bool:
     return is_summed and groups == {CONVOLUTION} and not any(element.is_transposed for element in elements)
 
 
+def may_enlarge_joined(elements: Sequence[Element]) -> bool:
+    """Whether a layer that makes maps larger reads more channels than any layer gives: maps of an earlier one beside (1611.07004)."""
+    given = {element.outputs for element in elements if element.is_main}
+    larger = [element for element in elements if element.is_transposed]
+    return any(
+        element.inputs not in given and any(element.inputs - width in given for width in given) for element in larger
+    )
+
+
 def _may_join(element: Element) -> bool:
     is_plain = element.group == CONVOLUTION and not element.is_transposed
     return is_plain and element.inputs == 2 * element.outputs

@@ -1,21 +1,53 @@
-"""One network that reads two inputs (a Siamese network): nothing stored shows that there are two, so it is told, not asked."""
+"""One network that reads two inputs (a Siamese network): nothing stored shows that there are two, so it is told, not asked.
+
+Where a linear layer reads twice what the one before gives, or three or four times that, it reads both: that is asked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mapper.inference.chains.elements import LINEAR, Element
 from mapper.inference.chains.order import Link
+from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers
     from mapper.inference.chains.between import Between
 
 TWINS, OTHER = "chain.paired", "inputs_2"
+_BOTH, _APART = "x.chunk(2)[0], x.chunk(2)[1]", "(x.chunk(2)[0] - x.chunk(2)[1]).abs()"
 _MET = {  # what a layer reads of both
-    "difference": "(x.chunk(2)[0] - x.chunk(2)[1]).abs()",
+    "difference": _APART,
     "product": "x.chunk(2)[0] * x.chunk(2)[1]",
     "concatenated": "torch.cat(x.chunk(2), dim=-1)",
+    "with_difference": f"torch.cat(({_BOTH}, {_APART}), dim=-1)",  # 1908.10084
+    "with_difference_and_product": (  # 1705.02364
+        f"torch.cat(({_BOTH}, {_APART}, x.chunk(2)[0] * x.chunk(2)[1]), dim=-1)"
+    ),
 }
+_OF_PARTS = {2: "concatenated", 3: "with_difference", 4: "with_difference_and_product"}
+
+
+def shared(elements: Sequence[Element]) -> Iterator[list[Element]]:
+    """The layers, one of them as it reads what one of both inputs leaves: where no layer gives all that it reads."""
+    given = {element.outputs for element in elements if element.is_main}
+    for at, element in enumerate(elements):
+        if element.group == LINEAR and element.inputs not in given:
+            for parts in _OF_PARTS:
+                width, left = divmod(element.inputs, parts)
+                if not left and width in given and at:
+                    yield [*elements[:at], replace(element, inputs=width), *elements[at + 1 :]]
+
+
+def ask_shared(links: Sequence[Link], answers: Answers) -> None:
+    """What a layer reads of both inputs, where it reads more than the layer before gives of each."""
+    for element in (link.element for link in links if link.element.group == LINEAR):
+        parts = max(weight_shape(element.leaf)[not element.leaf.is_transposed] // max(element.inputs, 1), 1)
+        if parts > 1:
+            answers.find(element.leaf, TWINS, among=(_OF_PARTS[parts],))
 
 
 class Twins:

@@ -135,6 +135,7 @@ class Weaving:
         self.takes = dict(self._told_inputs())  # in order, with their widths; 0: not said
         self.sources.inputs |= {name: width for name, width in self.takes.items() if width}
         self.variables: dict[str, str] = {}
+        self.called: Sequence[Node] = self.nodes  # in the order in which they are
         self.known: dict[str, Value] = dict(self.bare)
         self.windows: dict[str, list[list[Window]] | None] = {}
 
@@ -217,6 +218,7 @@ class Weaving:
         self.texts = reads
         self.begins = states_of(self.nodes, reads, self.answers)
         runs = self._runs(reads)
+        self.called = [node for run in runs for node in run.nodes]
         ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
         ends = [node for node in ends if node.name not in self.begins.values()]
         ends = [node for node in ends if self.answers.told_at(node.first.leaf, GIVES) != _NOTHING]
@@ -469,9 +471,9 @@ class Weaving:
 
     # ------------------------------------------------------------------------------------------------- its inputs
     def inputs(self) -> dict[str, dict[str, Any]]:
-        """The public inputs in the order of the layers that read them, or as told, with their shapes and types."""
+        """The public inputs in the order in which layers read them, or as told, with their shapes and types."""
         found: dict[str, dict[str, Any]] = {}
-        for node in self.nodes:
+        for node in self.called:
             for name in names_in(self.texts[node.name]):
                 if not self._is_own(name):
                     found.setdefault(name, self._input(name, node))
