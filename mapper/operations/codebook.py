@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tensor]:

@@ -335,7 +335,10 @@ class Between:
             )
         parts = following.inputs // element.outputs if link.after.is_recurrent and following else 1
         if parts > 1:
-            among = [_SIDE.join(words) for words in permutations(("last", "mean", "max")[3 - max(parts, 2) :], parts)]
+            among = [
+                _SIDE.join(words)
+                for words in permutations(("last", "mean", "max")[3 - max(parts, 2) :], parts)
+            ]
         value = self.answers.find(element.leaf, "chain.positions", usual=usual, among=tuple(among))
         if value is None:
             return
@@ -358,7 +361,10 @@ class Between:
         table = self.tables["positions"]
         if len(words) != parts or not set(words) <= table.keys() - {"all", "flatten", "last_repeated"}:
             raise self.answers.refuse(
-                element.leaf, "chain.positions", value, f"needed here: {parts} words, as in {_SIDE.join(('mean', 'max'))}"
+                element.leaf,
+                "chain.positions",
+                value,
+                f"needed here: {parts} words, as in {_SIDE.join(('mean', 'max'))}",
             )
         texts = [table[word].format(half=element.outputs // 2) for word in words]
         return f"torch.cat(({', '.join(texts)}), dim=-1)"

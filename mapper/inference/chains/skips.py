@@ -37,7 +37,8 @@ def may_enlarge_joined(elements: Sequence[Element]) -> bool:
     given = {element.outputs for element in elements if element.is_main}
     larger = [element for element in elements if element.is_transposed]
     return any(
-        element.inputs not in given and any(element.inputs - width in given for width in given) for element in larger
+        element.inputs not in given and any(element.inputs - width in given for width in given)
+        for element in larger
     )
 
 
