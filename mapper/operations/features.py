@@ -23,15 +23,6 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
-def scatter_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """As scatter_features; RuntimeError where there are not as many places as features (N, W)."""
-    if features is None:
-        return x
-    places = input_ids == place_id
-    torch._check(int(places.sum()) == features.shape[0], lambda: "not as many places as features")
-    return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
-
-
 def square_map(x: Tensor) -> Tensor:
     """The patches of a square image as a map. x (B, S * S, C) -> (B, C, S, S)"""
     side = math.isqrt(x.shape[1])
@@ -168,10 +159,10 @@ def scatter_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[i
 
 
 def scatter_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
-    """As scatter_codes, where every vector must have its place: RuntimeError if their numbers differ."""
+    """As scatter_codes, where every vector (..., W) must have its place: RuntimeError if their numbers differ."""
     if vectors is None:
         return x
-    kept = vectors.flatten(0, 1) if mask is None else vectors[mask.bool()]
+    kept = vectors.flatten(0, -2) if mask is None else vectors[mask.bool()]
     torch._check(int(places.sum()) == kept.shape[0], lambda: "not as many places as vectors")
     return x.masked_scatter(places, kept.to(x.dtype))
 

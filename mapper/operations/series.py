@@ -7,25 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def series_scale_mean(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """No shift, and the mean size of the values that were observed, at least 1e-10. -> two (B, 1, ...)"""
-    total = (x * observed).abs().sum(dim=1, keepdim=True)
-    count = observed.sum(dim=1, keepdim=True)
-    other = total.sum(dim=0) / count.sum(dim=0).clamp(
-        min=1
-    )  # of the whole batch, where a series has no value
-    scale = torch.where(count > 0, total / count.clamp(min=1), other).clamp(min=1e-10)
-    return torch.zeros_like(scale), scale
-
-
-def series_scale_deviation(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the values that were observed. -> two (B, 1, ...)"""
-    count = observed.sum(dim=1, keepdim=True).clamp(min=1.0)
-    mean = (x * observed).sum(dim=1, keepdim=True) / count
-    variance = (((x - mean) * observed) ** 2).sum(dim=1, keepdim=True) / count
-    return mean, torch.sqrt(variance + 1e-5)
-
-
 def series_inputs(values: Tensor, times: Tensor, static: Tensor, lags: tuple[int, ...]) -> Tensor:
     """What each time sees: lagged values, what holds for the whole series, and what is known of the time.
 

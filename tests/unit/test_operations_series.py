@@ -9,13 +9,7 @@ from mapper.operations.series import (
     series_patches,
     series_quantiles,
     series_running_scale,
-    series_scale_mean,
 )
-
-
-def test_a_series_without_values_takes_the_scale_of_the_batch() -> None:
-    x, seen = torch.tensor([[2.0, -4.0], [9.0, 9.0]]), torch.tensor([[1.0, 1.0], [0.0, 0.0]])
-    assert series_scale_mean(x, seen)[1].tolist() == [[3.0], [3.0]]
 
 
 def test_patches_are_filled_in_front() -> None:

@@ -75,11 +75,11 @@ def test_what_stands_at_the_start_of_a_sound_is_not_turned():
 
 
 def test_every_feature_has_its_place():
-    ids = torch.tensor([[1, 9, 9]])
-    placed = features.scatter_all_features(torch.zeros(1, 3, 2), torch.ones(2, 2), ids, 9)
+    places = torch.tensor([[False, True, True]])[..., None]
+    placed = features.scatter_vectors(torch.zeros(1, 3, 2), torch.ones(2, 2), None, places)
     assert placed.sum(-1).tolist() == [[0, 2, 2]]
     with pytest.raises(RuntimeError, match="places"):
-        features.scatter_all_features(torch.zeros(1, 3, 2), torch.ones(1, 2), ids, 9)
+        features.scatter_vectors(torch.zeros(1, 3, 2), torch.ones(1, 2), None, places)
 
 
 def test_pieces_are_packed_and_see_their_stretch():
