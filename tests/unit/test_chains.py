@@ -471,7 +471,7 @@ def test_a_block_may_begin_with_a_norm_behind_the_norm_of_the_last_one():
     said = {**{f"{name}:chain.stride": 2 for name in strides}, "chain.stride": 1, "chain.padding": "half"}
     said |= {"chain.activation": "none", "chain.activation_before_norm": False, "chain.pooling": "none"}
     said |= {
-        "chain.shortcut": "input",
+        "chain.residual_branch": "input",
         "chain.residual": "after_activation",
         "chain.reduction": "flatten",
         "chain.output": "none",

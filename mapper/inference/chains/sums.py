@@ -16,8 +16,8 @@ from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, block_of, en
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
-BLOCK, LONG, SHORTCUT = "chain.residual", "chain.long_skip", "chain.shortcut"
-SHORTCUTS = ("input", "activated")
+BLOCK, LONG, BRANCH = "chain.residual", "chain.long_skip", "chain.residual_branch"
+BRANCHES = ("input", "activated")
 _NONE, _SUM = "none", "added"
 _FACTOR = re.compile(
     r"\d{1,3}(\.\d{1,6})?"
@@ -76,11 +76,11 @@ def _reads_later(between: Between, at: int, span: Span) -> bool:
     leaf = between.links[at].element.leaf
     if not span.branch or between.links[at].element.group != NORM:
         return False
-    value = between.answers.find(leaf, SHORTCUT, among=SHORTCUTS)
-    if value not in (None, *SHORTCUTS):
-        raise between.answers.refuse(leaf, SHORTCUT, str(value), f"allowed: {', '.join(SHORTCUTS)}")
+    value = between.answers.find(leaf, BRANCH, among=BRANCHES)
+    if value not in (None, *BRANCHES):
+        raise between.answers.refuse(leaf, BRANCH, str(value), f"allowed: {', '.join(BRANCHES)}")
     first = next((one for one in range(at, span.last + 1) if between.links[one].element.is_main), at)
-    if value == SHORTCUTS[1]:
+    if value == BRANCHES[1]:
         between.sums.later[first] = span
     return first in between.sums.later
 
