@@ -35,7 +35,7 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "LayerNorm": tuple(
-        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"scale", "shift"}, {"a_2", "b_2"})),
+        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"g"}, {"scale"}, {"scale", "shift"}, {"a_2", "b_2"})),
     ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
@@ -298,6 +298,10 @@ class Constructor:
             return self.call("LayerNormDeviation", size, self.required_eps())
         if "shift" in self.leaf.tensors:
             return self.call("LayerNormScaleShift", size, self.required_eps())
+        if "scale" in self.leaf.tensors:
+            return self.call("LayerNormScale", size, self.required_eps())
+        if "g" in self.leaf.tensors:
+            return self.call("LayerNormVector", size, self.required_eps())
         if self.leaf.form == "channels_first":
             return self.call("LayerNormChannelsFirst", size, self.required_eps())
         if self.leaf.form == "offset":

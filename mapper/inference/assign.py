@@ -20,6 +20,7 @@ from mapper.inference.scopes import TOWER_LISTS, Scope, leaf_scope, list_totals,
 from mapper.inference.select import rivals
 from mapper.inference.sizes import Sizes
 from mapper.inference.twins import KIND, OFFSET, SCALED, Twins
+from mapper.naming.kinds import SCALE_ALONE
 from mapper.rulebook.declared import FLOW, declared, is_nullable
 
 if TYPE_CHECKING:
@@ -210,6 +211,12 @@ class Filler:
             self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)
+        elif leaf.why.startswith(SCALE_ALONE) and leaf.kind == SCALED[0] and self._is_anyones(scope):
+            self.ask(scope, KIND, SCALED)
+
+    def _is_anyones(self, scope: Scope) -> bool:
+        """Whether neither a family has the names of a part nor a listed type is like it: somebody wrote it."""
+        return self.facts.families.whole is None and not (self.twins and self.twins.of(scope))
 
     def _know(self, scope: Scope, name: str) -> bool:
         """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""

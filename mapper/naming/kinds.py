@@ -21,6 +21,7 @@ _NORM_SCALE, _NORM_SHIFT = (
     "norm_scale",
     "norm_shift",
 )  # purposes of tensors that are a weight and a bias in a norm alone
+SCALE_ALONE = ("weight has 1 dimension, no bias", "a scale alone in what is called a norm")  # either norm has it
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
@@ -162,6 +163,8 @@ class _Folder:
             return *_recurrent(tensors), True
         if purposes == {"bias"}:
             return self.lone_bias(tensors)
+        if purposes == {"scale"} and len(shape) == 1 and self.is_lone_norm():
+            return "RMSNorm", SCALE_ALONE[1], False
         if purposes == {"scale"} or (
             "scale" in purposes and shape == bias and len(shape) > 1 and _is_row(shape)
         ):
@@ -169,7 +172,7 @@ class _Folder:
         if bias is not None and len(bias) > 1 and len(shape) > 2 and shape != bias:
             return "Parameter", "", True  # a shift with several axes is no bias of a convolution
         if purposes == {_NORM_SCALE} and _is_row(shape):
-            return "RMSNorm", "a scale alone in what is called a norm", False
+            return "RMSNorm", SCALE_ALONE[1], False
         return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
@@ -201,7 +204,7 @@ class _Folder:
         if len(shape) == 1 and bias:
             return "LayerNorm", "weight and bias have 1 dimension", False
         if len(shape) == 1:
-            return "RMSNorm", "weight has 1 dimension, no bias", False
+            return "RMSNorm", SCALE_ALONE[0], False
         return "Parameter", "", True
 
     def gives_second_extent(self, shape: tuple[int, ...]) -> bool:

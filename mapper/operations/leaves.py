@@ -126,6 +126,30 @@ class LayerNormGamma(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma + self.offset, None, self.eps)
 
 
+class LayerNormVector(nn.Module):
+    """LayerNorm without a bias whose weight is stored as g. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.g = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.g.shape, self.g, None, self.eps)
+
+
+class LayerNormScale(nn.Module):
+    """LayerNorm without a bias whose weight is stored as scale. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.scale.shape, self.scale, None, self.eps)
+
+
 class EmbeddingExtended(nn.Module):
     """Embedding whose last rows are a table of their own. (...) -> (..., W)"""
 
