@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _TEXT_BYTES = 100_000  # of a text; a few hundred words are read
+_TOLD = 4  # sentences on what is unknown
 
 
 @click.command(
@@ -84,7 +85,9 @@ def infer(
     lines: list[str] = []
     if is_tried:
         architecture, lines = _tried(architecture, seconds, text, device)
-    say("\n".join([first_line(architecture, paint()), *_answers(architecture), *lines, *_open(architecture)]))
+    answers = _answers(architecture) or _no_answer(architecture, is_tried)
+    rest = [*lines, *_unknown(architecture), *_open(architecture)]
+    say("\n".join([first_line(architecture, paint()), *answers, *rest]))
     if remember:
         from mapper.evidence.remembered import remember as keep
 
@@ -131,6 +134,21 @@ def _answers(architecture: Architecture) -> list[str]:
         f"  {left:{wide}}  {hint['evidence']}: {printable(hint['source'])}"
         for left, (_, hint) in zip(named, found, strict=True)
     ]
+
+
+def _no_answer(architecture: Architecture, is_tried: bool) -> list[str]:
+    """That the weights show nothing of what is asked, or that nothing is asked."""
+    if architecture.questions:
+        further = "" if is_tried else "; --try builds the model and lets each value speak"
+        return [f"  the weights show none of what is asked{further}"]
+    return [] if architecture.missing else ["  nothing is asked: names, shapes and config show all of it"]
+
+
+def _unknown(architecture: Architecture) -> list[str]:
+    """What no answer changes: why nothing is made of it."""
+    told = set(map(str, architecture.questions))
+    texts = [text for text in architecture.missing if text not in told]
+    return ["", "unknown", *(f"  {printable(text, limit=400)}" for text in texts[:_TOLD])] if texts else []
 
 
 def _open(architecture: Architecture) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,12 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_l
     if _is_key(subject):
         from mapper.authoring.explain import explain_key
 
-        say("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
+        leaf = explain_key(subject, rulebook)
+        lines = list(_leaf_lines([leaf], show))
+        near = get_close_matches(subject, rulebook.config_vocabulary.types, n=1, cutoff=0.8)
+        if near and leaf.role is None:
+            lines.append(f"  no word of it has a role; of facts, did you mean {near[0]!r}?")
+        say("\n".join(lines))
         return
     from mapper.authoring.explain import explain_checkpoint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -93,6 +94,10 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
     Where another field says what the weight shows, the one that says otherwise means another size.
     """
     others: dict[str, ArchitectureError] = {}
+    told = facts.stated(scope, name)
+    if told is not None and told.value == known.value:
+        facts.heard.add(told.source)
+        return others  # the user says that the config is wrong
     one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
     found = list(facts.from_config(scope, name, listed_only=one_stage))
     is_said = any(said.evidence != "default" and said.value == known.value for said in found)
@@ -108,7 +113,7 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
                 else f"the checkpoint shows {known.value}"
             )
             error = ArchitectureError(
-                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})",
+                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source}){_remedy(scope, name, known)}",
                 fact=facts.full_name(scope, name),
                 at=str(scope.block.home),
                 candidates=[known.value],
@@ -119,6 +124,16 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
             if not is_said:
                 others[said.source] = error
     return others
+
+
+def _remedy(scope: Scope, name: str, known: Known) -> str:
+    """What to do about a config that says otherwise than the weights; of a tower among others no name reaches it alone."""
+    is_only = scope.tower is None or scope.tower_name == "tower"
+    return (
+        f"; correct the config, or --set {name}={json.dumps(known.value)}"
+        if is_only
+        else "; correct the config"
+    )
 
 
 def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:

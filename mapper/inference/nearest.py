@@ -205,9 +205,15 @@ def _sentences(
         yield f"{_name(one.rule)} {', '.join(_faults(scope, one, idle, asked))}"
     if near and not like:
         roles = list(scope.block.roles)
-        has = [f"it has {_listed(roles)}"] if roles else []
-        without = [f"no role for {_quoted(idle)}"] if idle else []
-        yield f"none of {len(near)} is near: {' and '.join([*has, *without]) or 'nothing in it has a role'}"
+        yield f"none of the {len(near)} for it comes near: {_what_it_has(roles, idle)}"
+
+
+def _what_it_has(roles: Sequence[str], idle: Sequence[str]) -> str:
+    """What is too little for any flow: the only roles there are, and what no word gives one."""
+    known = [f"all that is known in it is {_listed(roles)}"] if roles else []
+    have = "has no role" if len(idle) == 1 else "have no role"
+    unknown = [f"{_quoted(idle)} {have}"] if idle else []
+    return "; ".join([*known, *unknown]) or "nothing in it has a role"
 
 
 def _name(rule: FlowRule) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mapper.architecture import Leaf
-from mapper.errors import shorten
+from mapper.errors import cut, shorten
 from mapper.inference.config import Config
 from mapper.inference.names import Names
 from mapper.naming.members import is_module, odd_dtype
@@ -25,7 +25,7 @@ def quantised(config: Config, names: Names) -> str:
             method = value.get("quant_method", _bits(value)) if isinstance(value, Mapping) else value
             if method in config.vocabulary.unpacked:
                 continue
-            return f"the weights are quantised (config {field}: {shorten(shown(method))}); {_ADVICE}"
+            return f"the weights are quantised (config {field}: {cut(shown(method), 40)}); {_ADVICE}"
     for pattern, method in config.vocabulary.quantised.items():
         if all(_is_stored(names, part) for part in pattern.split(BOTH)):
             return f"the weights are quantised ({method}: the names have {shorten(pattern)}); {_ADVICE}"

@@ -17,6 +17,7 @@ from mapper.catalogue import published
 from mapper.errors import listed
 from mapper.inference.completeness import (
     asks_for,
+    broken_promises,
     deciding,
     lacking_kept_roles,
     lacking_names,
@@ -322,14 +323,27 @@ class Twins:
             return []
         more = f" and {len(types) - _NAMED} more" if len(types) > _NAMED else ""
         named = f"{', '.join(types[:_NAMED])}{more}"
-        differ = f"they differ in {listed(sorted(self.asked))}"
+        differ = f"{'they differ in' if types[1:] else 'it knows'} {listed(sorted(self.asked))}"
         return [f"--set model_type=TYPE answers as a listed type of these names does: {named}; {differ}"]
 
     def _types(self) -> list[str]:
         """The types that the whole could be said to be, those of the family of its names first."""
         family = self.facts.families.whole
         own = sorted(family.model_types, key=lambda word: word != family.name) if family else []
-        return list(dict.fromkeys([*own, *sorted(twin.model_type for twin in self._of.get(None, ()))]))
+        twins = sorted(self._of.get(None, ()), key=lambda twin: twin.model_type)
+        every = dict.fromkeys(own, family) | {twin.model_type: twin.family for twin in twins}
+        return [word for word, of in every.items() if of is not None and self._may_be(of, word)]
+
+    def _may_be(self, family: Family, model_type: str) -> bool:
+        """Whether a checkpoint that lacks nothing of its own may be of a type, with what the class has by default."""
+        names, config = self.names, self.facts.config.part("")
+        stated = _stated(model_type, config)
+        return not (
+            lacking_names(family, names, model_type)
+            or lacking_kept_roles(family, (self.root, *self.root.below()))
+            or self._lacks(family, model_type, names, config)
+            or broken_promises(family, stated, names, model_type)[0]
+        )
 
     def _twins(self, tower: str | None) -> Iterator[Twin]:
         assert self.rulebook is not None
@@ -399,28 +413,33 @@ class Twins:
         part = self.facts.families.strangers[tower] if tower is not None else None
         names = self.names.within(part.region) if part else self.names
         config = self.facts.config.part(part.folder if part else "")
-        whole = [twin for twin in twins if not self._lacks(twin, names, config)]
+        whole = [twin for twin in twins if not self._lacks(twin.family, twin.model_type, names, config)]
         alike = [twin for twin in whole if not _has_more(twin, names, config)]
         return alike or whole
 
-    def _lacks(self, twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
-        """Whether names are missing that all examples of a twin's family have."""
+    def _lacks(self, family: Family, model_type: str, names: Names, config: Mapping[str, Any]) -> bool:
+        """Whether names are missing that all examples of a type of a family have."""
         assert self.rulebook is not None
         unused = self.rulebook.config_vocabulary.unused
-        optional = may_lack(twin.family, config, twin.model_type, unused)
+        optional = may_lack(family, config, model_type, unused)
         if not names.has("bias"):  # the same layers without any: no module lacks its own
             optional.append("bias")
-        return bool(lacking_of_examples(twin.family, names, twin.model_type, optional, ()))
+        return bool(lacking_of_examples(family, names, model_type, optional, ()))
 
 
 def _has_more(twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
     """Whether names are there that a twin's type has only where a field of its config asks for them, and none does."""
-    row = published.find(twin.model_type)  # what the config leaves out is what the class has by default
-    said = {**(row.fields if row else {}), **config}
+    said = _stated(twin.model_type, config)
     return any(
         names.has(pattern) and not any(asks_for(said, field) for field in fields)
         for pattern, fields in deciding(twin.family, twin.model_type).items()
     )
+
+
+def _stated(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config of a type; what it leaves out is what the class has by default."""
+    row = published.find(model_type)
+    return {**(row.fields if row else {}), **config}
 
 
 def _fields(family: Family, model_type: str) -> Iterator[tuple[str, ...]]:

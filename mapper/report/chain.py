@@ -55,5 +55,5 @@ def _unknown(architecture: Architecture, name: str) -> str:
         return printable(missing[0], limit=1_000)
     names = sorted({fact.name for fact in architecture.facts})
     close = close_to(name, names)
-    advice = f"did you mean {close[0]}" if close else f"known here: {', '.join(names) or 'no fact'}"
+    advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names) or 'no fact'}"
     return f"no fact {shorten(name)} was needed for {architecture.checkpoint.source}; {advice}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mapper.architecture import CONTRADICTION, Architecture
 from mapper.checkpoint import Checkpoint
 from mapper.report.style import Paint, plain
-from mapper.report.wording import counted, in_bytes, printable, rounded
+from mapper.report.wording import counted, in_bytes, parameters, printable
 
 STYLE = {"exact": "good", "unverified": "doubt", "graph": "doubt", "skeleton": "bad", CONTRADICTION: "bad"}
 
@@ -32,6 +32,6 @@ def stored(checkpoint: Checkpoint) -> str:
     types = checkpoint.stored()
     size = in_bytes(sum(taken for _, taken in types.values()))
     dtypes = ", ".join(list(types)[:3])
-    return f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters" + (
+    return f"{counted(len(checkpoint.tensors), 'tensor')}, {parameters(checkpoint.parameters)}" + (
         f" ({dtypes}, {size})" if types else ""
     )

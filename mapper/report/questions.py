@@ -18,6 +18,7 @@ _VALUES = 8  # of one question
 _COLUMN = 40
 _WIDTH = 100
 _DOC = 260  # letters of what a fact is
+_VALUE = 160  # of one value, which is typed as it stands
 
 
 def asked(questions: Sequence[Question], most: int = _SHOWN) -> list[str]:
@@ -95,4 +96,4 @@ def plain_values(question: Question, most: int) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json.dumps(value), limit=40)
+    return printable(value if isinstance(value, str) else json.dumps(value), limit=_VALUE)

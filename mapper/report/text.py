@@ -26,6 +26,7 @@ _ASKED = "a flow fits once all that is asked below is answered; nobody has compa
 _CHOSEN = "what is asked below decides which flow fits; until then typed modules only, whose forward says what is missing"
 _VERIFY = "mapper verify compares it with a reference, where there is one"
 _REFUSED = "what its tensors are; why no model is made of them is said below"
+_BEGIN = "what has no role gets one by a rule: mapper rules new SRC begins the file"
 SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
 _TELLING = ("given", "config", "shape", "graph", "name", "weights", "behaviour", "default", "rule")
@@ -45,8 +46,8 @@ class Amounts(NamedTuple):
 
 
 _ALL, _FEWER, _FEWEST = Amounts(40, 10, 12), Amounts(20, 6, 6), Amounts(12, 4, 3)
-_LESS = Amounts(8, 2, 2, questions=5, letters=140, rows=12, nearest=2)  # for what has much of everything
-_LEAST = Amounts(4, 1, 1, questions=3, letters=110, rows=6, nearest=1)
+_LESS = Amounts(8, 2, 2, questions=5, letters=240, rows=12, nearest=2)  # for what has much of everything
+_LEAST = Amounts(4, 1, 1, questions=3, letters=240, rows=6, nearest=1)
 _ALL_ASKED = (
     _LESS._replace(questions=24),
     _LEAST._replace(questions=24),
@@ -177,7 +178,10 @@ def _unknown(architecture: Architecture, most: Amounts) -> list[str]:
         lines.append(printable(f"{item.head}:", limit=most.letters))
         lines += [f"  {printable(text, limit=most.letters)}" for text in item.nearest[: most.nearest]]
     rest = _sentences([text for text in architecture.missing if text not in told], most)
-    return [*lines, *_more(len(architecture.unfit) - most.sentences), *rest]
+    is_new = (
+        architecture.unfit and architecture.unmapped and not (architecture.questions or architecture.refusal)
+    )
+    return [*lines, *_more(len(architecture.unfit) - most.sentences), *rest, *([_BEGIN] if is_new else [])]
 
 
 def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> list[str]:

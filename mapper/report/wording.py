@@ -37,6 +37,11 @@ def rounded(count: int) -> str:
     return f"{count:,}"
 
 
+def parameters(count: int) -> str:
+    """`1 parameter`, `22.7 million parameters`."""
+    return f"{rounded(count)} parameter{'' if count == 1 else 's'}"
+
+
 def folded(keys: list[str]) -> list[str]:
     """Keys that differ in numbers only as one, `layer.{0..5}.bias`, in the order of their first."""
     groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}

@@ -61,6 +61,8 @@ def _of_byte_pairs(beside: Beside, library: Any, said: dict[str, Any]) -> Any:
     """The tokenizer of merged pairs of bytes."""
     kind, split = said.get("model"), said.get("pre", "default")
     splits, kinds = (beside.vocabularies[key] for key in ("gguf_splits", "gguf_byte_pairs"))
+    if kind is None:
+        raise SourceError(f"{beside.source}: no tokenizer is in the file; put tokenizer.json beside it")
     if kind not in kinds or split not in splits:
         raise SourceError(
             f"{beside.source}: its tokenizer ({shorten(str(kind))}, {shorten(str(split))}) is not read; read are {', '.join(beside.vocabularies['gguf_pieces'])}, and {', '.join(kinds)} with "

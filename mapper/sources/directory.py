@@ -38,6 +38,7 @@ ONNX = "onnx"  # the container of which a graph says how its weights are called
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"
 ADAPTER = "adapter_config.json"
+PACKAGE = "package:"  # before a package, of which a file stands behind another colon
 ADAPTER_STEM = "adapter_model."  # how the weights that belong to it are called
 # The suffixes of each format, and what a file of a whole model is called there, the usual name first.
 FORMATS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -69,8 +70,11 @@ class Choice(NamedTuple):
     note: str | None = None
 
 
-def choose(names: Iterable[str], source: str) -> Choice:
-    """The files among `names` that hold the weights: one format only, safetensors before torch."""
+def choose(names: Iterable[str], source: str, before: str = "") -> Choice:
+    """The files among `names` that hold the weights: one format only, safetensors before torch.
+
+    `before` is what stands before a file where a command names it: `folder/`, `owner/name:`.
+    """
     present = sorted(
         name
         for name in names
@@ -83,7 +87,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         ]
         there = {*files, *indices}
         standard = next((name for name in standards if {name, name + INDEX_SUFFIX} & there), standards[0])
-        choice = _choose_one_format(files, indices, standard, source)
+        choice = _choose_one_format(files, indices, standard, source, before)
         if choice is not None:
             return choice
     arrays = [name for name in present if name.endswith(ARRAY_SUFFIX)]  # each is one tensor
@@ -101,8 +105,9 @@ def choose(names: Iterable[str], source: str) -> Choice:
         if "config.json" in present
         else "expected model.safetensors"
     )
+    usual = ", ".join(suffixes[0] for suffixes, _ in FORMATS[:-1])
     raise NoWeights(
-        f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt, .pth or .npz files"
+        f"{source}: no weights ({hint}); give a directory with {usual} or {FORMATS[-1][0][0]} files"
     )
 
 
@@ -121,7 +126,9 @@ def _has_weights(folder: str) -> bool:
         return False
 
 
-def _choose_one_format(files: list[str], indices: list[str], standard: str, source: str) -> Choice | None:
+def _choose_one_format(
+    files: list[str], indices: list[str], standard: str, source: str, before: str
+) -> Choice | None:
     standard_index = standard + INDEX_SUFFIX
     if standard in files:
         note = f"{standard_index} beside {standard} was not read" if standard_index in indices else None
@@ -136,7 +143,7 @@ def _choose_one_format(files: list[str], indices: list[str], standard: str, sour
     if parts is None:
         raise SourceError(
             f"{source}: {len(files)} weight files and none is called {standard}: {listed(files)}; "
-            "name the one to read"
+            f"name the one to read, as in {before}{files[0]}"
         )
     return Choice(parts)
 
@@ -183,7 +190,7 @@ def _listed(path: str | Path, source: str) -> list[str]:
 def _chosen(path: str | Path, names: list[str], source: str) -> Choice:
     """The weights among the files of a directory. Raises NoWeights, which names the folders of it that have some."""
     try:
-        return choose(names, source)
+        return choose(names, source, source + (":" if source.startswith(PACKAGE) else "/"))
     except NoWeights as error:
         if within_it := _with_weights(os.fspath(path), names):
             raise NoWeights(

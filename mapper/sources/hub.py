@@ -46,7 +46,6 @@ from mapper.words import close_to
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"
-UNNAMED = "name the one to read"  # how `choose` ends where it cannot
 ENTRY_BYTES = 90  # that a tensor takes in a header beside its name, rounded up
 TITLE_BYTES = 200  # that a header has besides its tensors; one that is longer takes a second request
 _LOOKED_AT, _LIKE = (
@@ -220,13 +219,8 @@ def _companions(snapshot: Path, name: str, label: str) -> Companions:
 def _choose(repo: Repo, file: str | None, folder: str = "") -> Choice:
     """The files of the model in a folder of the repository, "" for its top, or the `file` of it."""
     if file is None:
-        try:
-            names = [name[len(folder) :] for name in repo.files if name.startswith(folder)]
-            found = choose(names, f"{repo.name}/{folder}".removesuffix("/"))
-        except SourceError as error:
-            if str(error).endswith(UNNAMED):
-                raise SourceError(f"{error}, as in {repo.name}:{folder}FILE") from None
-            raise
+        names = [name[len(folder) :] for name in repo.files if name.startswith(folder)]
+        found = choose(names, f"{repo.name}/{folder}".removesuffix("/"), f"{repo.name}:{folder}")
         listing = None if found.listing is None else folder + found.listing
         return Choice([folder + name for name in found.files], listing, found.note)
     if file not in repo.files:

@@ -12,10 +12,10 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import MissingSourceError, SourceError, listed, shorten
 from mapper.sources import sharded
 from mapper.sources.companions import STEP_FOLDERS
-from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory, open_file
+from mapper.sources.directory import INDEX_SUFFIX, PACKAGE, TORCH_SUFFIXES, open_directory, open_file
 from mapper.sources.files import LATER_SUFFIXES
 
-PREFIX = "package:"
+PREFIX = PACKAGE
 WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX, ".npz", ".gguf", ".onnx", ".msgpack")
 
 

@@ -174,6 +174,25 @@ def test_it_is_said_how_to_say_what_layers_read_whose_order_nothing_shows():
     assert any("--set 'l2:chain.reads=l1'" in text for text in missing)
 
 
+def test_the_example_of_what_a_layer_reads_is_of_two_whose_sizes_fit():
+    net = layers(
+        alpha=nn.Linear(32, 1), feature=nn.Linear(32, 32), points=nn.Linear(15, 32), views=nn.Linear(41, 16)
+    )
+    missing = mapper.inspect(net.state_dict()).architecture.missing
+    assert any("--set 'alpha:chain.reads=feature'" in text for text in missing)
+
+
+def test_no_value_is_offered_for_all_blocks_that_one_of_them_cannot_have():
+    """Beside a convolution of one place around a block there is something to add."""
+    plain = {f"unit1.{name}": conv(4, 4) for name in ("a", "b")}
+    around = {"unit2.a": conv(4, 8), "unit2.b": conv(8, 8), "unit2.downsample": nn.Conv2d(4, 8, 1)}
+    net = layers(stem=conv(3, 4), **plain, **around, fc=nn.Linear(8, 2))
+    questions = mapper.inspect(net.state_dict()).architecture.questions
+    (residual,) = (question for question in questions if question.fact == "chain.residual")
+    assert {"unit1.a", "unit2.a"} <= {*residual.places}
+    assert "none" not in residual.candidates and len(residual.candidates) == 3
+
+
 def test_heads_are_what_is_left_of_the_longest_trunk_in_any_order_of_the_file():
     """`actor` and `critic` stand before `fc1` and `fc2` where a container sorts by names."""
     net = layers(fc1=nn.Linear(8, 6), fc2=nn.Linear(6, 6), actor=nn.Linear(6, 4), critic=nn.Linear(6, 1))

@@ -438,6 +438,16 @@ def test_a_type_that_answers_all_is_one_of_the_family_of_these_names_first() -> 
     assert "answers as a listed type of these names does: llama, " in note
 
 
+def test_a_type_is_named_only_where_no_name_of_it_is_missing() -> None:
+    """Of the family of these names, one has a projector of one map and another one of two."""
+    bare = Checkpoint("x", "manifest", first_example("audio_text").tensors)
+    (note,) = [text for text in infer(bare, RULEBOOK).notes if "TYPE" in text]
+    types = note.partition("does: ")[2].partition(";")[0].split(", ")
+    assert types and "audioflamingo3" not in types
+    for word in types:
+        assert infer(bare, RULEBOOK, hints={"model_type": word}).family == "audio_text"
+
+
 def test_what_a_question_asks_for_is_said() -> None:
     bare = infer(Checkpoint("x", "manifest", first_example("bert").tensors), RULEBOOK)
     docs = {question.fact: question.doc for question in bare.questions}

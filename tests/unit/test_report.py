@@ -23,6 +23,7 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
 from mapper.inference import infer
 from mapper.report import Report
+from mapper.report.questions import asked
 from mapper.report.style import coloured
 from mapper.report.text import _TELLING, as_text
 from mapper.report.wording import folded, in_bytes, printable, rounded
@@ -183,7 +184,7 @@ def test_why_shows_what_lost(bert: Architecture) -> None:
 
 
 def test_why_of_an_unknown_name_suggests_the_closest(bert: Architecture) -> None:
-    with pytest.raises(HintError, match=r"no fact 'attention\.head' .* did you mean attention\.heads"):
+    with pytest.raises(HintError, match=r"no fact 'attention\.head' .* did you mean 'attention\.heads'"):
         Report(bert).why("attention.head")
 
 
@@ -248,3 +249,9 @@ def test_what_has_much_of_everything_fits_a_screen(bert: Architecture) -> None:
 
 def test_a_report_has_a_place_for_every_evidence() -> None:
     assert set(_TELLING) == set(EVIDENCE)
+
+
+def test_a_value_that_is_to_be_typed_is_shown_whole() -> None:
+    value = "stages.0.blocks.0.conv_mid.4.conv & stages.0.blocks.0.conv_mid.3.conv"
+    question = Question("chain.reads", "out", (value, "stages.0"), "out")
+    assert any(f"{value} or stages.0" in line for line in asked([question]))

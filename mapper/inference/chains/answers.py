@@ -39,6 +39,7 @@ class Answers:
         default_factory=dict
     )  # fact -> the layers where it is unknown
     apart: list[Question] = field(default_factory=list)  # of APART
+    ruled_out: set[Evidence] = field(default_factory=set)  # facts with values that no answer for all may have
 
     def find(
         self,
@@ -161,7 +162,7 @@ class Answers:
             Question(
                 fact,
                 ", ".join(_few(list(self.lacking[fact]))),
-                tuple(values),
+                tuple(value for value in values if (fact, value) not in self.ruled_out),
                 doc=doc_of(self.facts, fact),
                 places=tuple(self.lacking[fact]),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from math import isqrt
 
@@ -45,7 +46,7 @@ class Element:
     def is_bidirectional(self) -> bool:
         return any(name.endswith("_reverse") for name in self.leaf.tensors)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Its path in the file."""
         return self.leaf.place.first()

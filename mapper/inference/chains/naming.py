@@ -45,6 +45,8 @@ def listed_before(elements: Sequence[Element]) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for one, other in permutations(elements, 2):
         places = (one.leaf.place, other.leaf.place)
+        if places[0][0] != places[1][0]:
+            continue  # of no list together, as most are: this runs for every pair
         at = next((at for at, pair in enumerate(zip(*places, strict=False)) if pair[0] != pair[1]), 0)
         is_alone = at > 0 and any(len(place) == at + 1 for place in places)
         if is_alone and _is_lower(places[0][at], places[1][at]):

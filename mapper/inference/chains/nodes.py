@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations, permutations
 
 from mapper.inference.chains.elements import (
@@ -33,13 +34,18 @@ class Node:
 
     elements: tuple[Element, ...]
 
-    @property
+    @cached_property
     def first(self) -> Element:
         return next((element for element in self.elements if element.is_main), self.elements[0])
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.first.name
+
+    @cached_property
+    def stem(self) -> tuple[str, int]:
+        """What layers of one list or of one numbered word share; a layer without a number shares it with none."""
+        return re.sub(r"\d+(?=\D*$)", "#", self.name), len(self.first.kernel)
 
     @property
     def gives(self) -> Data:
@@ -330,7 +336,7 @@ class Sources:
         same = [
             other
             for other in self.nodes
-            if _stem(other) == _stem(node) and natural(other.name) < natural(node.name)
+            if other.stem == node.stem and natural(other.name) < natural(node.name)
             if self._home(other) == self._home(node)
         ]
         return max(same, key=lambda other: natural(other.name)) if same else None
@@ -446,7 +452,7 @@ def _plain(text: str) -> str:
 
 def _is_later(other: Node, node: Node) -> bool:
     """Whether the number of a layer, or that of its block in the same list, is behind another's."""
-    if _stem(other) == _stem(node) and natural(other.name) > natural(node.name):
+    if other.stem == node.stem and natural(other.name) > natural(node.name):
         return True
     pairs = zip(other.first.leaf.place, node.first.leaf.place, strict=False)
     one, two = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
@@ -472,13 +478,6 @@ def is_connected(sources: Sources) -> bool:
 
 def _ids(node: Node) -> str:
     return re.sub(r"\W", "_", node.name) + "_ids"
-
-
-def _stem(node: Node) -> tuple[str, int]:
-    """What layers of one list or of one numbered word share; a layer without a number shares it with none."""
-    name = node.name
-    stem = re.sub(r"\d+(?=\D*$)", "#", name)
-    return (stem if stem != name else name, len(node.first.kernel))
 
 
 def _shared(one: Node, other: Node) -> int:

@@ -163,8 +163,10 @@ def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
     woven = chain_of(architecture, rulebook, names, {READS: ""})
     if not isinstance(woven, Woven):
         return ""
-    one, other = (node.name for node in woven.nodes[:2])
-    return _UNSAID.format(other, one)
+    layers = [(one, other) for one in woven.nodes for other in woven.nodes if one is not other]
+    fitting = (pair for pair in layers if pair[0].gives.width == pair[1].first.inputs)
+    one, other = next(fitting, layers[0])
+    return _UNSAID.format(other.name, one.name)
 
 
 def _asides(architecture: Architecture, words: ChainWords) -> Callable[[Place], bool]:

@@ -51,6 +51,8 @@ def keep(between: Between, at: int, link: Link) -> None:
         return
     leaf, answers = link.element.leaf, between.answers
     among: tuple[str, ...] = ADDED if span.branch else (_NONE, *ADDED)
+    if span.branch:
+        answers.ruled_out.add((BLOCK, _NONE))
     is_stated = answers.stated(leaf, "chain.residual_stated") == "true"
     is_called = any(is_of(part, answers.words.residual) for part in leaf.place[:-1])
     default = None if span.is_block or is_stated or is_called else (_NONE, "a layer that stands alone")
