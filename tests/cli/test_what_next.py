@@ -122,6 +122,7 @@ def test_a_file_without_a_tokenizer_says_so(tmp_path: Path, capsys: pytest.Captu
         "embedding_length": width,
         "feed_forward_length": width,
         "attention.head_count": 2,
+        "attention.head_count_kv": 2,
         "attention.layer_norm_rms_epsilon": 1e-5,
     }
     metadata = {
