@@ -35,7 +35,10 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "LayerNorm": tuple(
-        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"g"}, {"scale"}, {"scale", "shift"}, {"a_2", "b_2"})),
+        map(
+            frozenset,
+            ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"g"}, {"scale"}, {"scale", "shift"}, {"a_2", "b_2"}),
+        ),
     ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(

@@ -152,7 +152,9 @@ def check_scopes(
         is_part = item.at.rpartition(".")[2] in parts
         if item.at and not is_part and not any(scope.matches(item.at) for scope in places):
             words = sorted({word for scope in every for word in scope.words})
-            words = words or list(dict.fromkeys(scope.block.home.first() for scope in places if scope.block.home))
+            words = words or list(
+                dict.fromkeys(scope.block.home.first() for scope in places if scope.block.home)
+            )
             raise HintError(
                 f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}",
                 fact=item.name,

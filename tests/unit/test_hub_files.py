@@ -36,7 +36,8 @@ def gguf(words: int) -> bytes:
 def test_one_of_several_files_is_named(serve: Serve, purpose: str) -> None:
     hub = serve({"org/several": SEVERAL})
     with pytest.raises(
-        SourceError, match=r"2 weight files and none is .*; name the one to read, as in org/several:a.safetensors"
+        SourceError,
+        match=r"2 weight files and none is .*; name the one to read, as in org/several:a.safetensors",
     ):
         open_source("org/several", purpose=purpose)
     checkpoint = open_source("org/several:b.safetensors", purpose=purpose)

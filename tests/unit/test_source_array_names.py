@@ -104,11 +104,19 @@ def test_a_recurrent_layer_of_keras_has_one_bias(tmp_path: Path, both: bool) -> 
     torch.manual_seed(0)
     layer, last = nn.LSTM(4, 6, bidirectional=both, batch_first=True), nn.Linear(12 if both else 6, 2)
     arrays = {"dense/kernel": last.weight.t(), "dense/bias": last.bias}
-    for end, path in {"": "forward_lstm", "_reverse": "backward_lstm"}.items() if both else {"": "lstm"}.items():
-        own = {name: getattr(layer, f"{name}_l0{end}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    for end, path in (
+        {"": "forward_lstm", "_reverse": "backward_lstm"}.items() if both else {"": "lstm"}.items()
+    ):
+        own = {
+            name: getattr(layer, f"{name}_l0{end}")
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        }
         nn.init.zeros_(own["bias_hh"])
         folder = f"bidirectional/{path}/lstm_cell" if both else f"{path}/lstm_cell"
-        arrays |= {f"{folder}/kernel": own["weight_ih"].t(), f"{folder}/recurrent_kernel": own["weight_hh"].t()}
+        arrays |= {
+            f"{folder}/kernel": own["weight_ih"].t(),
+            f"{folder}/recurrent_kernel": own["weight_hh"].t(),
+        }
         arrays[f"{folder}/bias"] = own["bias_ih"]
     np.savez(tmp_path / "x.npz", **{name: array.detach().numpy() for name, array in arrays.items()})
     inputs = torch.rand(2, 5, 4)
@@ -117,7 +125,11 @@ def test_a_recurrent_layer_of_keras_has_one_bias(tmp_path: Path, both: bool) -> 
 
 
 def test_three_gates_stand_in_another_order_and_are_not_read(tmp_path: Path) -> None:
-    arrays = {"gru/kernel": np.ones((4, 18)), "gru/recurrent_kernel": np.ones((6, 18)), "gru/bias": np.ones((2, 18))}
+    arrays = {
+        "gru/kernel": np.ones((4, 18)),
+        "gru/recurrent_kernel": np.ones((6, 18)),
+        "gru/bias": np.ones((2, 18)),
+    }
     np.savez(tmp_path / "x.npz", **arrays)
     assert mapper.inspect(tmp_path / "x.npz").architecture.reading == "skeleton"
 
@@ -151,6 +163,9 @@ def test_parameters_beside_modules_keep_their_names(tmp_path: Path) -> None:
 def test_a_map_to_one_number_may_be_a_vector(tmp_path: Path) -> None:
     first, last = torch.randn(5, 9), torch.randn(5)
     np.savez(tmp_path / "x.npz", W1=first.numpy(), W2=last.numpy())
-    model, inputs = mapper.build(tmp_path / "x.npz", hints={**RELU, "chain.output": "sigmoid"}), torch.rand(2, 9)
+    model, inputs = (
+        mapper.build(tmp_path / "x.npz", hints={**RELU, "chain.output": "sigmoid"}),
+        torch.rand(2, 9),
+    )
     wanted = torch.sigmoid(F.relu(inputs @ first.t()) @ last)
     torch.testing.assert_close(model(inputs).output[:, 0], wanted)
