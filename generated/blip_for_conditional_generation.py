@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules b971115a4e6d.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 33d8c385d2690247
+# sha256 of all above: 1b402bd8813febde

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules b971115a4e6d.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -624,4 +624,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: cfeb587abd89730b
+# sha256 of all above: 54518cd89ae2879c

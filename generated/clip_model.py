@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules b971115a4e6d.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -338,4 +338,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b74ba334e7eafb48
+# sha256 of all above: 0ec0a2c0345263f4

@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules b971115a4e6d.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -126,13 +126,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def scale_parts(x: Tensor, scales: tuple[float, ...], sizes: list[int]) -> Tensor:
-    """Each part of the channels times its own factor. x (..., C), sizes sum to C -> (..., C)"""
-    return torch.cat(
-        [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1
-    )
-
-
 def scale_rounded(x: Tensor, scale: float) -> Tensor:
     """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
@@ -227,7 +220,7 @@ def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 class StateSpace(nn.Module):
     """model.layers.*.mamba: Mamba-2 mixer: short convolution, selective scan with one decay for each head,
-    and gate.
+    and gate with each part of the projection times a factor of its own.
     """
 
     def __init__(self, config: Config):
@@ -235,8 +228,8 @@ class StateSpace(nn.Module):
         self.inner_size = config.inner_size
         self.groups = config.groups
         self.state_size = config.state_size
-        self.scales = config.state_space_scales
         self.heads = config.heads
+        self.scales = config.state_space_scales
         self.in_proj = nn.Linear(
             config.hidden_size,
             2 * config.inner_size + 2 * config.groups * config.state_size + config.heads,
@@ -256,17 +249,11 @@ class StateSpace(nn.Module):
     def forward(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         mixed_size = self.inner_size + 2 * self.groups * self.state_size
         x = self.in_proj(zero_padding(x, attention_mask))
-        x = scale_parts(
-            x,
-            self.scales,
-            [
-                self.inner_size,
-                self.inner_size,
-                self.groups * self.state_size,
-                self.groups * self.state_size,
-                self.heads,
-            ],
-        )
+        states_size, parts = self.groups * self.state_size, []
+        sizes = [self.inner_size, self.inner_size, states_size, states_size, self.heads]
+        for part, scale in zip(x.split(sizes, dim=-1), self.scales, strict=True):
+            parts.append(part * scale)
+        x = torch.cat(parts, dim=-1)
         gate, x, dt = x.split([self.inner_size, mixed_size, self.heads], dim=-1)
         x = zero_padding(F.silu(conv_causal(x, self.conv1d.weight, self.conv1d.bias)), attention_mask)
         group_size = self.groups * self.state_size
@@ -425,4 +412,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 838a5da20c92e4f5
+# sha256 of all above: 5848d29e70cc567e

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules b971115a4e6d.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -532,7 +532,8 @@ class Encoder(nn.Module):
         pixels = (
             pixel_values.type_as(self.patch_embedding.linear.weight).unflatten(3, size).unflatten(2, size)
         )
-        patches = self.patch_embedding.linear(pixels.permute(0, 2, 4, 1, 3, 5).flatten(3)).permute(0, 3, 1, 2)
+        pixels = pixels.permute(0, 2, 4, 1, 3, 5).flatten(3)
+        patches = self.patch_embedding.linear(pixels).permute(0, 3, 1, 2)
         x = flatten_patches(patches)
         x = torch.cat((x, self.class_embedding.expand(x.shape[0], 1, -1)), dim=1)
         return x + self.positional_embedding_vlm
@@ -727,4 +728,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 06c5c72cd3f1671d
+# sha256 of all above: 8521f51e95412bc9

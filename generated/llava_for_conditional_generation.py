@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules b971115a4e6d.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -407,4 +407,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: e2d22e71cd597e2a
+# sha256 of all above: 34209b69f04ce499

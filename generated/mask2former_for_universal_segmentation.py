@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules b971115a4e6d.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -859,4 +859,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e8cc50f400c5c05d
+# sha256 of all above: a588628f56d04586

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules b971115a4e6d.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -590,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: bd694d4f06d37cb7
+# sha256 of all above: 26a4c7467854f5c2

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules b971115a4e6d.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -515,4 +515,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 5d2f191c7d7c1291
+# sha256 of all above: e886246e0bf0639b

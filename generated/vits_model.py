@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules b971115a4e6d.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 0e329dd24b65.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,6 +28,7 @@ class Config:
     head_dim: int = 96  # shape: text_encoder.encoder.layers.{0..5}.attention.emb_rel_k [1, 9, 96]
     # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     attention_scale: float = 0.10206207261596575
+    dilated_width: int = 3  # shape: duration_predictor.conv_dds.convs_dilated.{0..2}.weight [192, 1, 3]
     # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
     intermediate_size: int = 768
     kernel_size: int = 3  # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
@@ -148,58 +149,16 @@ def bias_of(convolution: nn.Module) -> Tensor | None:
     return held[0] if held else None
 
 
-def dilated_residuals(
-    x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
-) -> Tensor:
-    """Residual units of a dilated and a plain convolution, each after a leaky ReLU (paper 2010.05646).
+def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
+    """A convolution of so many samples apart, of channels that are as many as its groups read, at the same length.
 
-    x (B, C, T); each of `firsts` is applied with its dilation
+    x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
     """
-    for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = kernel_of(first), bias_of(first)
-        padding = dilation * (weight.shape[-1] - 1) // 2
-        y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
-        weight, bias = kernel_of(second), bias_of(second)
-        x = x + F.conv1d(F.leaky_relu(y, slope), weight, bias, padding=weight.shape[-1] // 2)
-    return x
-
-
-def dilated_units(
-    x: Tensor,
-    mask: Tensor,
-    depthwise: nn.ModuleList,
-    firsts: nn.ModuleList,
-    pointwise: nn.ModuleList,
-    seconds: nn.ModuleList,
-) -> Tensor:
-    """Residual units of a depthwise and a pointwise convolution, each with a norm and GELU.
-
-    Paper 2106.06103. x (B, C, T), mask (B, 1, T); the nth depthwise kernel is dilated by its width to the
-    power of n
-    """
-    units = zip(depthwise, firsts, pointwise, seconds, strict=True)
-    for number, (apart, first, together, second) in enumerate(units):
-        weight, bias = apart.get_parameter("weight"), apart.get_parameter("bias")
-        width, dilation = weight.shape[-1], weight.shape[-1] ** number
-        padding = (width - 1) * dilation // 2
-        y = F.conv1d(x * mask, weight, bias, padding=padding, dilation=dilation, groups=weight.shape[0])
-        y = F.gelu(first(y.mT).mT)
-        x = x + F.gelu(second(together(y).mT).mT)
-    return x * mask
-
-
-def gated_convolutions(x: Tensor, mask: Tensor, gates: nn.ModuleList, skips: nn.ModuleList) -> Tensor:
-    """Convolutions with tanh and sigmoid gates, each read by the next one and by the sum (paper 1609.03499).
-
-    x (B, C, T), mask (B, 1, T), each of `gates` C -> 2 C channels, each of `skips` C -> 2 C, the last C -> C
-    """
-    channels, total = x.shape[1], torch.zeros_like(x)
-    for gate, skip in zip(gates, skips, strict=True):
-        filtered, opened = gate(x).chunk(2, dim=1)
-        y = skip(filtered.tanh() * opened.sigmoid())
-        total = total + y[:, -channels:]
-        x = (x + y[:, :channels]) * mask
-    return total * mask
+    weight = kernel_of(convolution)
+    beside = dilation * (weight.shape[-1] - 1) // 2
+    groups = x.shape[1] // weight.shape[1]
+    padded = F.pad(x, (beside, beside), mode)
+    return F.conv1d(padded, weight, bias_of(convolution), dilation=dilation, groups=groups)
 
 
 def spline_bins(logits: Tensor, bound: float) -> Tensor:
@@ -316,15 +275,23 @@ class Dilated(nn.Module):
     convolution, more dilated each, and a pointwise one, each with a norm and GELU.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.convs_dilated = nn.ModuleList(nn.Conv1d(1, 192, kernel_size=3) for _ in range(3))
+        self.dilated_width = config.dilated_width
+        self.convs_dilated = nn.ModuleList(
+            nn.Conv1d(1, 192, kernel_size=config.dilated_width) for _ in range(3)
+        )
         self.norms_1 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
         self.convs_pointwise = nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3))
         self.norms_2 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return dilated_units(x, mask, self.convs_dilated, self.norms_1, self.convs_pointwise, self.norms_2)
+        for index, (apart, first, together, second) in enumerate(
+            zip(self.convs_dilated, self.norms_1, self.convs_pointwise, self.norms_2, strict=True)
+        ):
+            y = F.gelu(first(convolve_dilated(x * mask, apart, self.dilated_width**index).mT).mT)
+            x = x + F.gelu(second(together(y).mT).mT)
+        return x * mask
 
 
 class FeedForward(nn.Module):
@@ -348,7 +315,9 @@ class FeedForward(nn.Module):
 
 
 class Wavenet(nn.Module):
-    """flow.flows.*.wavenet: gated convolutions with skips (WaveNet)."""
+    """flow.flows.*.wavenet: convolutions with tanh and sigmoid gates, each read by the next and by the sum
+    (WaveNet).
+    """
 
     def __init__(self):
         super().__init__()
@@ -358,12 +327,18 @@ class Wavenet(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return gated_convolutions(x, mask, self.in_layers, self.res_skip_layers)
+        channels, total = x.shape[1], torch.zeros_like(x)
+        for gate, skip in zip(self.in_layers, self.res_skip_layers, strict=True):
+            filtered, opened = gate(x).chunk(2, dim=1)
+            y = skip(filtered.tanh() * opened.sigmoid())
+            total = total + y[:, -channels:]
+            x = (x + y[:, :channels]) * mask
+        return total * mask
 
 
 class Refinements(nn.Module):
-    """decoder.resblocks.*: residual units of dilated convolutions with an activation before each
-    (HiFi-GAN).
+    """decoder.resblocks.*: residual units of a dilated and a plain convolution with an activation before
+    each (HiFi-GAN).
     """
 
     def __init__(self, config: Config, channels: int, kernel_size: int):
@@ -376,7 +351,10 @@ class Refinements(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return dilated_residuals(x, self.convs1, self.convs2, self.residual_dilations, self.units_slope)
+        for first, second, dilation in zip(self.convs1, self.convs2, self.residual_dilations, strict=True):
+            y = convolve_dilated(F.leaky_relu(x, self.units_slope), first, dilation)
+            x = x + convolve_dilated(F.leaky_relu(y, self.units_slope), second, 1)
+        return x
 
 
 class Layer(nn.Module):
@@ -437,7 +415,7 @@ class DurationPredictorCouplings(nn.Module):
         self.inner_size = config.inner_size
         self.speech_spline_bound = config.speech_spline_bound
         self.conv_pre = nn.Conv1d(1, config.inner_size, kernel_size=1)
-        self.conv_dds = Dilated()
+        self.conv_dds = Dilated(config)
         self.conv_proj = nn.Conv1d(config.inner_size, 29, kernel_size=1)
 
     def forward(self, x: Tensor, mask: Tensor, beside: Tensor) -> Tensor:
@@ -474,7 +452,7 @@ class DurationPredictor(nn.Module):
         super().__init__()
         self.speech_duration_noise = config.speech_duration_noise
         self.conv_pre = nn.Conv1d(192, 192, kernel_size=1)
-        self.conv_dds = Dilated()
+        self.conv_dds = Dilated(config)
         self.conv_proj = nn.Conv1d(192, 192, kernel_size=1)
         self.flows: Any = nn.ModuleList(
             [
@@ -640,4 +618,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 5d77671613d84cce
+# sha256 of all above: 0dfd82175869d991
