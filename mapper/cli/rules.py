@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from mapper.cli.output import paint, say, working
 from mapper.errors import RuleError
 from mapper.report.wording import counted, printable
 from mapper.sources.files import MARK
+from mapper.words import close_to
 
 if TYPE_CHECKING:
     from mapper.authoring.explain import FamilyExplanation, FlowExplanation, LeafExplanation
@@ -117,7 +117,7 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_l
 
         leaf = explain_key(subject, rulebook)
         lines = list(_leaf_lines([leaf], show))
-        near = get_close_matches(subject, rulebook.config_vocabulary.types, n=1, cutoff=0.8)
+        near = close_to(subject, rulebook.config_vocabulary.types, alike=0.8)
         if near and leaf.role is None:
             lines.append(f"  no word of it has a role; of facts, did you mean {near[0]!r}?")
         say("\n".join(lines))

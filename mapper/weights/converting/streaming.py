@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ from mapper.weights.converting.archives import check_array, write_arrays
 from mapper.weights.converting.origins import Origins
 from mapper.weights.converting.torch_files import TorchTable, write_torch
 from mapper.weights.saving.headers import LINE, Entry, header
+from mapper.words import close_to
 
 if TYPE_CHECKING:
     from torch import nn
@@ -171,7 +171,7 @@ def suffix_of(place: str, others: Collection[str] = ()) -> str:
         written = ", ".join((SAFETENSORS, NPZ, *others))
         instead = "; mapper rename SRC --to gguf writes one" if suffix == ".gguf" and not others else ""
         raise MapperError(f"{shorten(place)}: written are {written} and folders, not {suffix} files{instead}")
-    meant = get_close_matches(suffix, (SAFETENSORS, NPZ, *others), n=1) if not place.endswith("/") else []
+    meant = close_to(suffix, (SAFETENSORS, NPZ, *others)) if not place.endswith("/") else []
     if meant:  # a word that is nearly a container's is no name of a folder
         raise MapperError(
             f"{shorten(place)}: did you mean {meant[0]}? a folder that is called so ends with /"
