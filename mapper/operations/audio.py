@@ -27,12 +27,8 @@ def unpadded_frames(x: Tensor, mask: Tensor | None, halvings: int, joined: int) 
     """
     if mask is None:
         return x.flatten(0, 1)
-    return x[torch.arange(x.shape[1], device=x.device) < unpadded_counts(mask, halvings, joined)[:, None]]
-
-
-def unpadded_counts(mask: Tensor, halvings: int, joined: int) -> Tensor:
-    """How many vectors unpadded_frames keeps of each sound. mask (B, frames) -> (B,)"""
-    return halved(mask.sum(dim=-1), halvings) // joined
+    counts = halved(mask.sum(dim=-1), halvings) // joined
+    return x[torch.arange(x.shape[1], device=x.device) < counts[:, None]]
 
 
 def halved(lengths: Tensor, halvings: int) -> Tensor:
@@ -94,11 +90,6 @@ def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
     first = torch.arange(len(real), device=real.device)[:, None] * real.shape[1]
     stretch = (first + (real.cumsum(dim=1) - 1) // size)[real]
     return (stretch[:, None] == stretch)[None, None]
-
-
-def split_into_blocks(x: Tensor, size: int) -> Tensor:
-    """Blocks of `size` frames, the last filled up with zeros. x (B, T, W) -> (B * N, size, W)"""
-    return F.pad(x, (0, 0, 0, -x.shape[1] % size)).unflatten(1, (-1, size)).flatten(0, 1)
 
 
 def block_mask_keys(x: Tensor, frames: Tensor | None, size: int) -> Tensor | None:

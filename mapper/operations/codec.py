@@ -55,18 +55,6 @@ def snake(x: Tensor, frequency: Tensor, scale: Tensor | None = None) -> Tensor:
     return x + torch.sin(frequency * x) ** 2 / ((frequency if scale is None else scale) + 1e-9)
 
 
-def location_variable_convolution(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
-    """Convolution with another kernel for each stretch of samples (LVCNet, paper 2102.10815).
-
-    x (B, I, T * hop), kernels (B, I, O, K, T), biases (B, O, T) -> (B, O, T * hop)
-    """
-    size, count = kernels.shape[3], kernels.shape[4]
-    hop = x.shape[-1] // count
-    near = F.pad(x, (size // 2, size // 2)).unfold(2, hop + size - 1, hop).unfold(3, size, 1)
-    y = torch.einsum("bitsk,biokt->bots", near, kernels)
-    return (y + biases[..., None]).flatten(2)
-
-
 def upsample_twice(x: Tensor, kernel: Tensor) -> Tensor:
     """Twice as many samples through a low-pass filter; samples beyond the ends are as the last.
 

@@ -47,18 +47,6 @@ def conv_standardised(x: Tensor, weight: Tensor, stride: int, padding: int, eps:
     return F.conv2d(x, rows.view_as(weight), None, stride, padding)
 
 
-def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
-    """Sums each position's neighbours by softmaxed weights of its own, a set a head (span-based convolution).
-
-    x (B, T, H * D), weights (B, T, H * K), K odd -> (B, T, H * D)
-    """
-    weights = weights.unflatten(-1, (x.shape[-1] // head_dim, -1)).softmax(dim=-1)  # (B, T, H, K)
-    size = weights.shape[-1]
-    near = F.pad(x.transpose(1, 2), (size // 2, size // 2)).unfold(2, size, 1)  # (B, H * D, T, K)
-    near = near.transpose(1, 2).unflatten(2, (-1, head_dim))  # (B, T, H, D, K)
-    return (near * weights[:, :, :, None]).sum(dim=-1).flatten(2)
-
-
 def positions_by_convolution(x: Tensor, weight: Tensor, bias: Tensor, index: int) -> Tensor:
     """Adds a depthwise convolution for positions to what a stage's first layer gives (paper 2102.10882).
 

@@ -16,21 +16,6 @@ def moving_average(x: Tensor, size: int) -> Tensor:
     return F.avg_pool1d(padded, size, stride=1).transpose(1, 2)
 
 
-def decompose_series(
-    features: Tensor, lags: tuple[int, ...], context: int, label: int, size: int
-) -> tuple[Tensor, Tensor]:
-    """What a decoder starts from: the last `label` times of the past and those to come, and their trend.
-
-    To come are zeros around the mean of the past. features (B, T, C), lagged values first -> two (B, T', C)
-    """
-    past, known = features[:, :context, : len(lags)], features[:, context - label :, len(lags) :]
-    slow = moving_average(past, size)
-    mean = past.mean(dim=1, keepdim=True).expand(-1, features.shape[1] - context, -1)
-    moving = torch.cat(((past - slow)[:, -label:], torch.zeros_like(mean)), dim=1)
-    trend = torch.cat((slow[:, -label:], mean), dim=1)
-    return torch.cat((moving, known), dim=-1), torch.cat((trend, known), dim=-1)
-
-
 def autocorrelation(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     """Values of later times, by how alike queries are to keys so much later, over factor * log(T) delays.
 

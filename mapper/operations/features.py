@@ -159,7 +159,7 @@ def scatter_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[i
 
 
 def scatter_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
-    """As scatter_codes, where every vector (..., W) must have its place: RuntimeError if their numbers differ."""
+    """As scatter_codes, where every vector (..., W) must have its place: RuntimeError if it has none."""
     if vectors is None:
         return x
     kept = vectors.flatten(0, -2) if mask is None else vectors[mask.bool()]

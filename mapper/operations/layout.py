@@ -30,20 +30,17 @@ def join_page(
     order = (~free).long().argsort(dim=1, stable=True)[..., None]  # those without a word first
     free = free.gather(1, order[..., 0])
     rest = patches.gather(1, order.expand_as(patches)) * free[..., None].to(patches.dtype)
-    boxes = patch_boxes(patches, side)[order[..., 0]] * free[..., None]
+    edges = torch.arange(side + 1, dtype=torch.float32, device=patches.device) / side
+    down, across = (
+        torch.arange(side**2, device=patches.device) // side,
+        torch.arange(side**2, device=patches.device) % side,
+    )
+    corners = torch.stack((edges[across], edges[down], edges[across + 1], edges[down + 1]), dim=-1).double()
+    boxes = corners[order[..., 0]] * free[..., None]
     if attention_mask is not None:
         attention_mask = torch.cat((attention_mask, free.to(attention_mask.dtype)), dim=1)
     states = torch.cat((words + below.masked_fill(nowhere, 0.0), rest), dim=1)
     return states, torch.cat((bbox, boxes), dim=1), attention_mask
-
-
-def patch_boxes(x: Tensor, side: int) -> Tensor:
-    """Left, top, right and bottom of each patch of a square page as shares of it. -> (N * N, 4) float64"""
-    edges = torch.arange(side + 1, dtype=torch.float32, device=x.device) / side
-    down, across = (
-        part.flatten() for part in torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
-    )
-    return torch.stack((edges[across], edges[down], edges[across + 1], edges[down + 1]), dim=-1).double()
 
 
 def boxes_and_patches(bbox: Tensor, pixels: Tensor, size: int) -> Tensor:

@@ -14,11 +14,6 @@ def pool_mean(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1e-9)
 
 
-def pool_at(x: Tensor, index: Tensor) -> Tensor:
-    """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
-    return x[torch.arange(x.shape[0], device=x.device), index]
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:

@@ -74,19 +74,3 @@ def relative_scores(x: Tensor, table: Tensor, rows: Tensor) -> Tensor:
     """
     scores = x @ table.transpose(-1, -2)
     return scores.gather(-1, rows.expand(*scores.shape[:-1], rows.shape[-1]))
-
-
-def attend_near_vectors(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Attention with a vector for each near distance, added to key and value there (paper 1803.02155).
-
-    q, k, v (B, H, T, D), keys and values (1, 2 * N + 1, D) for the distances -N to N -> (B, H, T, D)
-    """
-    furthest = keys.shape[1] // 2
-    distances = relative_distances(q[0, 0][None])
-    near = (distances.abs() <= furthest)[..., None]
-    rows = distances.clamp(-furthest, furthest) + furthest
-    scores = q @ k.mT + torch.einsum("bhtd,tsd->bhts", q, keys[0][rows] * near)
-    weights = masked_bias(scores * scale, mask).softmax(dim=-1)
-    return weights @ v + torch.einsum("bhts,tsd->bhtd", weights, values[0][rows] * near)

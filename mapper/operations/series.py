@@ -7,18 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def series_inputs(values: Tensor, times: Tensor, static: Tensor, lags: tuple[int, ...]) -> Tensor:
-    """What each time sees: lagged values, what holds for the whole series, and what is known of the time.
-
-    values (B, T, ...), times (B, L, F), static (B, S) -> (B, L, lags + S + F)
-    """
-    length = times.shape[1]
-    static = static[:, None].expand(-1, length, -1)
-    end = values.shape[1]
-    lagged = torch.stack([values[:, end - lag - length : end - lag] for lag in lags], dim=-1)
-    return torch.cat((lagged.flatten(2), static, times), dim=-1)
-
-
 def series_patches(x: Tensor, context: int, size: int, missing: float) -> tuple[Tensor, Tensor]:
     """The last `context` values in patches, zeros before the first, and where there is none (1) or one (0).
 

@@ -14,11 +14,6 @@ def flatten_patches(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
-def pad_to_multiple(x: Tensor, size: int) -> Tensor:
-    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
-
-
 def pad_image(x: Tensor, size: int) -> Tensor:
     """Zeros below and to the right until both sides are multiples of size. x (B, C, Y, X)"""
     return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size))
@@ -26,7 +21,7 @@ def pad_image(x: Tensor, size: int) -> Tensor:
 
 def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
-    x = pad_to_multiple(x, size)
+    x = F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
     if any(shift):
         x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
@@ -81,7 +76,7 @@ def merge_patches(x: Tensor) -> Tensor:
 
     x (B, Y, X, C) -> (B, Y / 2, X / 2, 4 * C), down the first column first
     """
-    x = pad_to_multiple(x, 2)
+    x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
     return torch.cat((x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]), dim=-1)
 
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from mapper.operations.codec import (
     halve_smooth,
-    location_variable_convolution,
     nearest_codes,
     pad_mirrored,
     pad_start,
@@ -44,20 +43,6 @@ def test_a_snake_grows_with_its_argument() -> None:
     x = torch.linspace(-3, 3, 50)[None, None]
     y = snake(x, torch.full((1, 1, 1), 2.0))
     torch.testing.assert_close(y, x + torch.sin(2 * x).square() / 2)
-
-
-def test_with_one_kernel_for_all_stretches_it_is_a_convolution() -> None:
-    x, kernel, bias = torch.randn(2, 3, 12), torch.randn(3, 5, 3), torch.randn(5)
-    y = location_variable_convolution(
-        x, kernel[None, ..., None].expand(2, -1, -1, -1, 4), bias[None, :, None].expand(2, -1, 4)
-    )
-    torch.testing.assert_close(y, F.conv1d(x, kernel.transpose(0, 1), bias, padding=1), atol=1e-5, rtol=1e-5)
-
-
-def test_each_stretch_has_its_own_kernel() -> None:
-    kernels = torch.tensor([[[[[1.0, 3.0]]]]])  # one channel, kernels of one sample
-    y = location_variable_convolution(torch.ones(1, 1, 6), kernels, torch.tensor([[[0.0, 1.0]]]))
-    assert y.flatten().tolist() == [1, 1, 1, 4, 4, 4]
 
 
 def test_samples_next_to_the_ends_are_mirrored():

@@ -12,20 +12,6 @@ def test_an_average_repeats_the_ends():
     torch.testing.assert_close(decomposition.moving_average(x, 3).flatten(), torch.tensor([4, 9, 14]) / 3)
 
 
-def test_what_is_to_come_is_nothing_around_the_mean_of_the_past():
-    features = torch.randn(2, 9, 4)
-    moving, trend = decomposition.decompose_series(features, (1, 2, 3), 6, 2, 3)
-    past = features[:, :6, :3]
-    slow = decomposition.moving_average(past, 3)
-    torch.testing.assert_close(moving[:, :2, :3] + trend[:, :2, :3], past[:, -2:])
-    torch.testing.assert_close(trend[:, :2, :3], slow[:, -2:])
-    torch.testing.assert_close(trend[:, 2:, :3], past.mean(dim=1, keepdim=True).expand(-1, 3, -1))
-    assert not moving[:, 2:, :3].any()
-    assert torch.equal(moving[..., 3:], features[:, 4:, 3:]) and torch.equal(
-        trend[..., 3:], features[:, 4:, 3:]
-    )
-
-
 def test_a_series_that_repeats_is_read_one_period_later():
     wave = torch.zeros(1, 1, 8, 1)
     wave[:, :, ::4] = 30.0  # alike after 0 and 4 steps alone: factor 1 takes two delays

@@ -56,7 +56,6 @@ def test_a_short_spectrogram_is_stretched():
 def test_padding_of_sounds_is_left_out():
     x = torch.arange(2 * 4.0).view(2, 4, 1)
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])  # half of them 4 and 3, every two joined 2 and 1
-    assert audio.unpadded_counts(mask, 1, 2).tolist() == [2, 1]
     assert audio.unpadded_frames(x, mask, 1, 2).flatten().tolist() == [0, 1, 4]
     assert audio.unpadded_frames(x, None, 1, 2).shape == (8, 1)
 
@@ -101,11 +100,8 @@ def test_codes_are_placed_where_one_of_two_ids_stands():
     assert features.scatter_codes(x, None, None, places) is x
 
 
-def test_frames_are_cut_into_blocks_and_joined():
+def test_padding_of_blocks_is_no_key():
     x = torch.randn(2, 7, 3)
-    blocks = audio.split_into_blocks(x, 4)
-    assert blocks.shape == (4, 4, 3)
-    assert torch.equal(blocks.unflatten(0, (2, -1)).flatten(1, 2)[:, :7], x)
     real = audio.block_mask_keys(x, torch.tensor([[1] * 7, [1] * 3 + [0] * 4]), 4)
     assert real.flatten(1).sum(dim=1).tolist() == [4, 3, 3, 0]
     assert audio.block_mask_keys(x[:, :4], None, 4) is None

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import nn
 
-from mapper.operations.relative import attend_near_vectors
 from mapper.operations.speech import convolve_dilated, invert_splines, spread_by_durations
 
 
@@ -45,18 +44,3 @@ def test_a_dilated_convolution_reads_samples_that_far_apart():
     x = torch.tensor([[[1.0, 2.0, 4.0, 8.0], [0.0, 0.0, 0.0, 1.0]]])
     assert convolve_dilated(x, convolution, 2).tolist() == [[[5, 10, 5, 10], [0, 1, 0, 1]]]
     assert convolve_dilated(x, convolution, 2, "reflect").tolist() == [[[9, 12, 9, 12], [0, 1, 0, 1]]]
-
-
-def test_vectors_of_near_distances_are_added_to_keys_and_values():
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, 2, 5, 4, generator=generator)
-    keys, values = torch.randn(2, 1, 3, 4, generator=generator)
-    mask = torch.tensor([True, True, True, True, False])[None, None, None]
-    got = attend_near_vectors(q, k, v, keys, values, mask, 0.5)
-    query, scores, sums = q[0, 1, 2], [], torch.zeros(4)
-    for at in range(4):
-        near = keys[0, at - 1] if at in (1, 2, 3) else 0.0
-        scores.append(query @ (k[0, 1, at] + near) * 0.5)
-    for at, weight in enumerate(torch.stack(scores).softmax(0)):
-        sums += weight * (v[0, 1, at] + (values[0, at - 1] if at in (1, 2, 3) else 0.0))
-    torch.testing.assert_close(got[0, 1, 2], sums)

@@ -175,8 +175,8 @@ class Pooled(Block):
         y = self.norm(y + positions.sinusoids(x, self.positions(x), WIDTH))
         ids = attention_mask.cumsum(1)
         last = (self.positions(x) * (ids != 0)).argmax(dim=-1)
-        pooled = pooling.pool_at(y, last) + pooling.pool_at(y, ids.argmax(dim=-1))
-        return pooled + pooling.pool_mean(y, attention_mask)
+        row = torch.arange(y.shape[0], device=y.device)
+        return y[row, last] + y[row, ids.argmax(dim=-1)] + pooling.pool_mean(y, attention_mask)
 
 
 BLOCKS = [
