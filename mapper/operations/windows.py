@@ -71,6 +71,26 @@ def window_bias(table: Tensor, size: int) -> Tensor:
     return table[down * (2 * size - 1) + across].permute(2, 0, 1)[None]
 
 
+def overlapping_windows(x: Tensor, size: int, outer: int) -> Tensor:
+    """Windows of a larger side around those of partition_windows, with zeros outside of the image.
+
+    x (B, Y, X, C), sides multiples of size -> (B * windows, outer * outer, C)
+    """
+    x = F.unfold(x.permute(0, 3, 1, 2), outer, stride=size, padding=(outer - size) // 2)
+    return x.unflatten(1, (-1, outer * outer)).permute(0, 3, 2, 1).flatten(0, 1)
+
+
+def overlapping_bias(table: Tensor, size: int, outer: int) -> Tensor:
+    """Bias of each place of a window for each of a larger one around it, by offset (HAT, paper 2205.04437).
+
+    table ((size + outer - 1) ** 2, H), whose last rows are the negative offsets -> (1, H, size ** 2, outer ** 2)
+    """
+    inner, around = (torch.arange(side, device=table.device) for side in (size, outer))
+    apart = around - inner[:, None] + size - outer + 1  # (size, outer)
+    index = apart[:, None, :, None] * (size + outer - 1) + apart[:, None]
+    return table[index.flatten(2).flatten(0, 1)].permute(2, 0, 1)[None]
+
+
 def merge_patches(x: Tensor) -> Tensor:
     """Joins each 2 x 2 patches into one.
 
