@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 0e329dd24b65.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -79,11 +79,6 @@ def merge_heads(x: Tensor) -> Tensor:
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
-
-
-def pool_at(x: Tensor, index: Tensor) -> Tensor:
-    """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
-    return x[torch.arange(x.shape[0], device=x.device), index]
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -315,7 +310,8 @@ class Model(nn.Module):
         x = self.model.decoder(
             embedded, position_ids, decoder_attention_mask, encoder_hidden_states, cross_attention_mask
         )
-        pooled = pool_at(x, (positions_in_order(x) * (source_ids == self.end_id)).argmax(dim=-1))
+        last_end = (positions_in_order(x) * (source_ids == self.end_id)).argmax(dim=-1)
+        pooled = x[torch.arange(x.shape[0], device=x.device), last_end]
         logits = self.classification_head(pooled)
         return Output(logits=logits, encoder_last_hidden_state=encoder_hidden_states)
 
@@ -347,4 +343,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
 # "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: eab9542380b82611
+# sha256 of all above: b425497e7ea8bb54

@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 0e329dd24b65.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -549,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: f6c6ba55792c5a5e
+# sha256 of all above: eac37c6aa978bcb2

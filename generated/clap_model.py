@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 0e329dd24b65.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -118,17 +118,12 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def pad_to_multiple(x: Tensor, size: int) -> Tensor:
-    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
-
-
 def merge_patches(x: Tensor) -> Tensor:
     """Joins each 2 x 2 patches into one.
 
     x (B, Y, X, C) -> (B, Y / 2, X / 2, 4 * C), down the first column first
     """
-    x = pad_to_multiple(x, 2)
+    x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
     return torch.cat((x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]), dim=-1)
 
 
@@ -139,7 +134,7 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
-    x = pad_to_multiple(x, size)
+    x = F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
     if any(shift):
         x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
@@ -624,4 +619,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 54518cd89ae2879c
+# sha256 of all above: 1deb3424e33e040e

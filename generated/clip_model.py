@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 0e329dd24b65.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -70,11 +70,6 @@ def flatten_patches(x: Tensor) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
-
-
-def pool_at(x: Tensor, index: Tensor) -> Tensor:
-    """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
-    return x[torch.arange(x.shape[0], device=x.device), index]
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -270,7 +265,10 @@ class Decoder(nn.Module):
         for layer in self.encoder.layers:
             x = layer(x, mask)
         x = self.final_layer_norm(x)
-        return x, pool_at(x, input_ids.argmax(dim=-1))
+        return x, self.pooling(x, input_ids)
+
+    def pooling(self, x: Tensor, input_ids: Tensor) -> Tensor:
+        return x[torch.arange(x.shape[0], device=x.device), input_ids.argmax(dim=-1)]
 
 
 class Model(nn.Module):
@@ -338,4 +336,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 0ec0a2c0345263f4
+# sha256 of all above: 5916ea789d604d1a

@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 0e329dd24b65.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 68f3eb5e85e396db
+# sha256 of all above: 988e931ba47be211

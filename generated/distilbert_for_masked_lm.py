@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 0e329dd24b65.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -197,4 +197,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 6506d806e955b56a
+# sha256 of all above: fc4418b22b9c2a83

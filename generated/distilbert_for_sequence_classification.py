@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 0e329dd24b65.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -196,4 +196,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5984f879a6bbf891
+# sha256 of all above: 32ebff235d7c3436

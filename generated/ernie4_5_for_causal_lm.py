@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 0e329dd24b65.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: aefec47eadb2e096
+# sha256 of all above: ccf9d811a815af07

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 0e329dd24b65.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -105,14 +105,9 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def pad_to_multiple(x: Tensor, size: int) -> Tensor:
-    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
-
-
 def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
-    x = pad_to_multiple(x, size)
+    x = F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
     if any(shift):
         x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
@@ -651,4 +646,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f6d3985e41d61f28
+# sha256 of all above: 88da9f432cda4d6e

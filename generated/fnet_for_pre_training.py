@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules 0e329dd24b65.
+"""google/fnet-base: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -212,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 4a9f7753ff32cd27
+# sha256 of all above: 54a870578946f143

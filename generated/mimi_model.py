@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 0e329dd24b65.
+"""kyutai/mimi: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 06cbee9e8ce5f7ae
+# sha256 of all above: d95f28591521c6f8

@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 0e329dd24b65.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -221,4 +221,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4f80dd29c2bfde7c
+# sha256 of all above: 11208a39c9f6a313

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 0e329dd24b65.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -347,4 +347,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
 # 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a8aa5c19f42013ec
+# sha256 of all above: 8e3f984b882163ce

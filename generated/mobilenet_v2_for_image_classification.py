@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 0e329dd24b65.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f312b4482637e53e
+# sha256 of all above: 8ac939376c96e44f

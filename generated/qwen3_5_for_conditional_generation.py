@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 0e329dd24b65.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: 70a9106fac5b5504
+# sha256 of all above: dccf7e42cd6ecb56

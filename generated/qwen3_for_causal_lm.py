@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 0e329dd24b65.
+"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family qwen3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -212,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
 # "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a0ad2a3540972f39
+# sha256 of all above: 6b1a0f8436e1ba81

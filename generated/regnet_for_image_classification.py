@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 0e329dd24b65.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -349,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: c15dffd0d9c89300
+# sha256 of all above: 1b39d5e2e1d24e11

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 0e329dd24b65.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -140,14 +140,9 @@ def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tenso
     return (down[..., :, None] + across[..., None, :]).flatten(4).flatten(2, 3)
 
 
-def pad_to_multiple(x: Tensor, size: int) -> Tensor:
-    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
-
-
 def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
-    x = pad_to_multiple(x, size)
+    x = F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
     if any(shift):
         x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
@@ -590,4 +585,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 26a4c7467854f5c2
+# sha256 of all above: 5ac67eaa21ca545e

@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 0e329dd24b65.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -217,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 4f72260e6e1dd7ca
+# sha256 of all above: f9dac32c16aace20

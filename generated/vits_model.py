@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 0e329dd24b65.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules e91981f1fde6.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -98,36 +98,6 @@ class Conv1dParametrized(nn.Module):
         return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-def relative_distances(x: Tensor) -> Tensor:
-    """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return index - index[:, None]
-
-
-def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """A bias with the lowest number where the mask hides a key, once for all layers.
-
-    bias (1, H, T, S), mask (1 or B, 1, 1 or T, S) or None -> (1 or B, H, T, S)
-    """
-    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
-
-
-def attend_near_vectors(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Attention with a vector for each near distance, added to key and value there (paper 1803.02155).
-
-    q, k, v (B, H, T, D), keys and values (1, 2 * N + 1, D) for the distances -N to N -> (B, H, T, D)
-    """
-    furthest = keys.shape[1] // 2
-    distances = relative_distances(q[0, 0][None])
-    near = (distances.abs() <= furthest)[..., None]
-    rows = distances.clamp(-furthest, furthest) + furthest
-    scores = q @ k.mT + torch.einsum("bhtd,tsd->bhts", q, keys[0][rows] * near)
-    weights = masked_bias(scores * scale, mask).softmax(dim=-1)
-    return weights @ v + torch.einsum("bhts,tsd->bhtd", weights, values[0][rows] * near)
-
-
 def kernel_of(convolution: nn.Module) -> Tensor:
     """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868).
 
@@ -196,6 +166,14 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
     return torch.where((y >= -bound) & (y <= bound), inside, y)
 
 
+def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """A bias with the lowest number where the mask hides a key, once for all layers.
+
+    bias (1, H, T, S), mask (1 or B, 1, 1 or T, S) or None -> (1 or B, H, T, S)
+    """
+    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+
+
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
@@ -204,6 +182,12 @@ def merge_heads(x: Tensor) -> Tensor:
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def relative_distances(x: Tensor) -> Tensor:
+    """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return index - index[:, None]
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -266,7 +250,11 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        y = attend_near_vectors(q, k, v, self.emb_rel_k, self.emb_rel_v, mask, self.scale)
+        far, apart = self.emb_rel_k.shape[1] // 2, relative_distances(x)
+        near, rows = (apart.abs() <= far)[..., None], apart.clamp(-far, far) + far
+        scores = q @ k.mT + torch.einsum("bhtd,tsd->bhts", q, self.emb_rel_k[0][rows] * near)
+        weights = masked_bias(scores * self.scale, mask).softmax(dim=-1)
+        y = weights @ v + torch.einsum("bhts,tsd->bhtd", weights, self.emb_rel_v[0][rows] * near)
         return self.out_proj(merge_heads(y))
 
 
@@ -618,4 +606,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 0dfd82175869d991
+# sha256 of all above: b61009417a7d60a0
