@@ -92,6 +92,11 @@ def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
     return (stretch[:, None] == stretch)[None, None]
 
 
+def split_into_blocks(x: Tensor, size: int) -> Tensor:
+    """Blocks of `size` frames, the last filled up with zeros. x (B, T, W) -> (B * N, size, W)"""
+    return F.pad(x, (0, 0, 0, -x.shape[1] % size)).unflatten(1, (-1, size)).flatten(0, 1)
+
+
 def block_mask_keys(x: Tensor, frames: Tensor | None, size: int) -> Tensor | None:
     """Hides the keys of each block that are padding, or were filled up. x (B, T, W) -> (B * N, 1, 1, size)"""
     missing = -x.shape[1] % size

@@ -48,7 +48,7 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def snake(x: Tensor, frequency: Tensor, scale: Tensor | None = None) -> Tensor:
-    """x + sin(frequency * x) ** 2 / scale, which is the frequency unless given (papers 2006.08195, 2206.04658).
+    """x + sin(frequency * x) ** 2 / scale, by default the frequency (papers 2006.08195, 2206.04658).
 
     x (B, C, T), frequency and scale (C, 1) -> (B, C, T)
     """

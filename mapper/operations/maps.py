@@ -6,13 +6,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
-    """For each map, the coarsest first: the size of the next finer one; twice its own for the finest."""
-    finest = maps[0].shape
-    above = [(each.shape[2], each.shape[3]) for each in maps[:-1]]
-    return [*above[::-1], (2 * finest[2], 2 * finest[3])]
-
-
 def last_of_sizes(maps: list[Tensor]) -> list[Tensor]:
     """The last feature map (B, C, H, W) of each size, in their order: what is left before the next step."""
     sizes = [each.shape[2:] for each in maps]

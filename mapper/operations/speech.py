@@ -96,7 +96,7 @@ def upsample_frames(
 
 
 def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
-    """A convolution of so many samples apart, of channels that are as many as its groups read, at the same length.
+    """A convolution over samples so far apart, of as many groups as its kernel leaves, at the same length.
 
     x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
     """

@@ -9,7 +9,6 @@ from mapper.operations.features import some_states
 from mapper.operations.maps import (
     last_of_sizes,
     map_of_width,
-    sizes_above,
     squared_difference,
 )
 from mapper.operations.positions import resize_between
@@ -17,11 +16,6 @@ from mapper.operations.tubelets import (
     apply_rotary_by_axis,
     at_least_frames,
 )
-
-
-def test_each_map_goes_to_the_size_of_the_next_finer_one() -> None:
-    maps = [torch.zeros(1, 2, side, side + 1) for side in (8, 4, 2)]
-    assert sizes_above(maps) == [(4, 5), (8, 9), (16, 18)]
 
 
 def of_sides(*sides: int) -> list[torch.Tensor]:

@@ -100,8 +100,11 @@ def test_codes_are_placed_where_one_of_two_ids_stands():
     assert features.scatter_codes(x, None, None, places) is x
 
 
-def test_padding_of_blocks_is_no_key():
+def test_frames_are_cut_into_blocks_and_joined():
     x = torch.randn(2, 7, 3)
+    blocks = audio.split_into_blocks(x, 4)
+    assert blocks.shape == (4, 4, 3)
+    assert torch.equal(blocks.unflatten(0, (2, -1)).flatten(1, 2)[:, :7], x)
     real = audio.block_mask_keys(x, torch.tensor([[1] * 7, [1] * 3 + [0] * 4]), 4)
     assert real.flatten(1).sum(dim=1).tolist() == [4, 3, 3, 0]
     assert audio.block_mask_keys(x[:, :4], None, 4) is None
