@@ -145,17 +145,37 @@ class DenseBlock(nn.Module):
         return x + 0.2 * self.conv5(y)
 
 
+class DenseBlockPlus(DenseBlock):
+    """With a residual of the second convolution, and that of the fourth (1904.10247)."""
+
+    def __init__(self, size: int, growth: int):
+        super().__init__(size, growth)
+        self.conv1x1 = nn.Conv2d(size, growth, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, kept = x, [self.conv1x1(x)]
+        for at in range(4):
+            made = F.leaky_relu(self.get_submodule(f"conv{at + 1}")(y), 0.2)
+            if at % 2:
+                made = made + kept[-1]
+                kept.append(made)
+            y = torch.cat((y, made), dim=1)
+        return x + 0.2 * self.conv5(y)
+
+
 class Restorer(nn.Module):
     """ESRGAN; `factor` places of a row are read as channels."""
 
-    def __init__(self, words: dict[str, str], factor: int, times: int = 2):
+    def __init__(
+        self, words: dict[str, str], factor: int, times: int = 2, block: type[nn.Module] = DenseBlock
+    ):
         super().__init__()
         self.words, self.factor = words, factor
         self.enlarging = [f"conv_up{at + 1}" for at in range(times)]
         sizes = {"conv_first": (3 * factor**2, 8), "conv_last": (8, 3)}
         layers = nn.ModuleList()
         for _ in range(2):
-            layers.append(parts(**{f"{words['rdb']}{at}": DenseBlock(8, 4) for at in (1, 2, 3)}))
+            layers.append(parts(**{f"{words['rdb']}{at}": block(8, 4) for at in (1, 2, 3)}))
         self.add_module(words["body"], layers)
         for name in ("conv_first", "conv_body", *self.enlarging, "conv_hr", "conv_last"):
             self.add_module(words.get(name, name), nn.Conv2d(*sizes.get(name, (8, 8)), 3, padding=1))
@@ -257,6 +277,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "shufflenet": ShuffleNet,
     "efficientnet": EfficientNet,
     "esrgan": lambda: Restorer({"body": "body", "rdb": "rdb"}, 2),
+    "esrgan_plus": lambda: Restorer({"body": "body", "rdb": "rdb"}, 1, 2, DenseBlockPlus),
     "esrgan_first": Sequence,
     "esrgan_first_once": lambda: Sequence(1),
     "esrgan_first_three_times": lambda: Sequence(3),

@@ -179,6 +179,48 @@ def test_a_unet_takes_noise_from_a_map_as_a_text_says(tmp_path: Path) -> None:
     compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=TEXT)
 
 
+CONDITIONED = {"_class_name": "UNet2DConditionModel", "norm_num_groups": GROUPS, "attention_head_dim": HEADS, "norm_eps": 1e-5, "flip_sin_to_cos": True, "freq_shift": 0, "cross_attention_dim": 12, "act_fn": "silu"}  # fmt: skip
+
+
+def test_a_unet_projects_the_states_of_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = UNet()
+    model.encoder_hid_proj = nn.Linear(7, TEXT.shape[-1])
+    randomise(model.eval())
+    generator = torch.Generator().manual_seed(1)
+    image, text = torch.randn((2, 3, 8, 12), generator=generator), torch.randn((2, 5, 7), generator=generator)
+    steps = torch.tensor([3.0, 500.0])
+    with torch.no_grad():
+        monkeypatch.setattr("tests.parity.test_denoising_names.TEXT", model.encoder_hid_proj(text))
+        wanted = model(image, steps)
+    config = {**CONDITIONED, "encoder_hid_dim": 7, "encoder_hid_dim_type": "text_proj"}
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=text)
+
+
+class StraightUNet(UNet):
+    """With nothing between the coarsest map and the stages that make it finer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.mid_block
+        self.conv_in, self.conv_out = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 3, 5, padding=2)
+
+    def denoised(self, x: Tensor, time: Tensor) -> Tensor:
+        nothing = nn.Module()
+        nothing.resnets, nothing.attentions = [lambda y, _: y] * 2, [lambda y: y]
+        self.__dict__["mid_block"] = nothing
+        return super().denoised(x, time)
+
+
+def test_a_unet_without_a_middle(tmp_path: Path) -> None:
+    model = randomise(StraightUNet().eval())
+    image = torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    steps = torch.tensor([3.0, 500.0])
+    with torch.no_grad():
+        wanted = model(image, steps)
+    config = {**CONDITIONED, "mid_block_type": None, "conv_in_kernel": 1, "conv_out_kernel": 5}
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=TEXT)
+
+
 def test_a_larger_unet_reads_sizes_and_has_heads_of_one_width(tmp_path: Path) -> None:
     model = randomise(LargeUNet().eval())
     generator = torch.Generator().manual_seed(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,30 @@ def test_bias_by_distance_to_the_past_on_the_first_heads(tmp_path: Path) -> None
     places = torch.arange(7)
     bias = -slopes(1) * (places - places[:, None]).abs()
     assert near(built(input_ids=ids()).logits, model(ids(), bias[None].masked_fill(~causal(), -1e30)))
+
+
+def buckets(apart: Tensor, count: int, farthest: int) -> Tensor:
+    """Of how far back a key is: half of them exact, the others by its logarithm (1910.10683)."""
+    exact = count // 2
+    far = exact + ((apart.clamp(min=1) / exact).log() / math.log(farthest / exact) * (count - exact)).long()
+    return torch.where(apart < exact, apart, far.clamp(max=count - 1))
+
+
+@torch.no_grad()
+def test_one_relative_bias_for_all_layers_of_a_decoder(tmp_path: Path) -> None:
+    model = Text(Layers("afaf"))
+    model.attn_layers.rel_pos = nn.Module()
+    model.attn_layers.rel_pos.relative_attention_bias = nn.Embedding(32, HEADS)
+    del model.pos_emb
+    hints = {"task": "causal_lm", "attention.heads": HEADS, "attention.norms": "none", **TOLD}
+    built = mapper.build(saved(model, tmp_path), hints=hints)
+    words = torch.randint(1, WORDS, (2, 40), generator=torch.Generator().manual_seed(1))
+    places = torch.arange(40)
+    table = model.attn_layers.rel_pos.relative_attention_bias
+    bias = table(buckets((places[:, None] - places).clamp(min=0), 32, 128)).permute(2, 0, 1)
+    mask = (bias * HEAD**0.5)[None].masked_fill(~torch.ones(40, 40, dtype=torch.bool).tril(), -1e30)
+    wanted = model.to_logits(model.attn_layers(model.token_emb.emb(words), mask))
+    assert near(built(input_ids=words).logits, wanted)
 
 
 def test_options_that_store_nothing_are_asked_for(tmp_path: Path) -> None:

@@ -84,6 +84,22 @@ def test_the_offset_norm_is_the_references(dtype):
     torch.testing.assert_close(scale(x.float()), expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(leaves.LayerNormVector, "g"), (leaves.LayerNormScale, "scale")])
+def test_a_layer_norm_without_a_bias_under_another_name(kind, name):
+    norm = filled(nn.LayerNorm(4, eps=1e-6, bias=False))
+    leaf = kind(4, 1e-6)
+    leaf.load_state_dict({name: norm.weight})
+    x = torch.randn(2, 3, 4)
+    torch.testing.assert_close(leaf(x), norm(x))
+
+
+def test_a_norm_of_each_head_has_a_row_of_weights_for_each():
+    leaf = filled(leaves.RMSNormHeads((3, 1, 4), 1e-6))
+    x = torch.randn(2, 3, 5, 4)
+    wanted = torch.stack([F.rms_norm(x[:, at], (4,), leaf.gamma[at, 0], 1e-6) for at in range(3)], dim=1)
+    torch.testing.assert_close(leaf(x), wanted)
+
+
 def test_a_frozen_batch_norm_is_batch_norm_in_eval():
     reference = filled(nn.BatchNorm2d(3))
     leaf = leaves.FrozenBatchNorm(3)
