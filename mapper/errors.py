@@ -120,6 +120,7 @@ _OPTION = re.compile(
     r"""(?<![^\s(])--(?:set\s(?P<facts>(?P<fact>[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+))(?:\s--set\s(?:[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+)))*)"""
     r"""|set\s(?P<name>[^\s=]+):(?=\s)|(?P<option>[a-z][a-z-]*))"""
 )
+_QUOTED = re.compile(r"(?<![^\s(])--set '(?P<fact>[^'=\s]+)=(?P<value>[^']*)'")
 _FLAGS = ("overwrite", "follow-links", "values", "merge")
 
 
@@ -129,7 +130,12 @@ def in_python(text: str) -> str:
     >>> in_python("attention.heads is unknown; say --set attention.heads=VALUE")
     'attention.heads is unknown; say hints={"attention.heads": VALUE}'
     """
+    text = _QUOTED.sub(_as_hint, text) if "--set '" in text else text
     return _OPTION.sub(_as_keyword, text) if "--" in text else text
+
+
+def _as_hint(found: re.Match[str]) -> str:
+    return f"hints={{{json.dumps(found['fact'])}: {_literal(found['value'])}}}"
 
 
 def _as_keyword(found: re.Match[str]) -> str:

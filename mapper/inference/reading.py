@@ -123,8 +123,8 @@ def _questions(case: Case, outline: Outline, laid: Laid | None) -> list[Question
     if case.refusal:
         return []
     asked = laid.questions if laid else []
-    own = {question.fact for question in asked}
-    return [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
+    own = {question.fact.rpartition(".")[2] for question in asked}  # groups of a norm are asked by two facts
+    return [*asked, *(one for one in outline.asked.questions() if one.fact.rpartition(".")[2] not in own)]
 
 
 def _skeleton(case: Case, outline: Outline) -> Architecture:

@@ -105,6 +105,7 @@ def test_what_headers_decide_is_refused_before_torch_is_there(unusable: str, tmp
         ("heads = 3 (--set attention.heads=3); possible", 'heads = 3 (hints={"attention.heads": 3}); possible'),
         ("(if so: --set a.b=true --set c=gelu)", '(if so: hints={"a.b": True, "c": "gelu"})'),
         ("--set strides=[1, 2] contradicts", 'hints={"strides": [1, 2]} contradicts'),
+        ("say --set 'fc:chain.reads=A & B', of names", 'say hints={"fc:chain.reads": "A & B"}, of names'),
         ("--set text:task: no value", 'hints["text:task"]: no value'),
         ("or replace it with --overwrite", "or replace it with overwrite=True"),
         ("split it with --shard-size", "split it with shard_size="),

@@ -12,6 +12,7 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import CONVOLUTION, NORM, SLOPES, Element, shared_folders
 from mapper.inference.chains.naming import number_of
 from mapper.inference.chains.order import START, Data, Link, Order, follow, joining
+from mapper.inference.chains.residuals import block_of
 from mapper.words import parts
 
 BEHIND, FIRST = "chain.normed", "chain.activation_before_norm"
@@ -126,8 +127,12 @@ def doubtful(links: Sequence[Link]) -> dict[str, tuple[str, ...]]:
 
 
 def main_of(links: Sequence[Link], at: int) -> Leaf:
-    """The layer that a norm or slopes belong to; any other is its own."""
-    return next(link.element.leaf for link in links[at::-1] if link.element.is_main or link is links[0])
+    """The layer that a norm or slopes belong to; any other is its own, as is a norm that a numbered block begins with."""
+    own = links[at].element
+    found = next(link.element for link in links[at::-1] if link.element.is_main or link is links[0])
+    blocks = [block_of(element) for element in (own, found)]
+    is_first = bool(blocks[0]) and blocks[0] != blocks[1] and own.group == NORM
+    return own.leaf if is_first else found.leaf
 
 
 def _owners(links: Sequence[Link]) -> dict[int, int]:

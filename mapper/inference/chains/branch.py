@@ -8,25 +8,56 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.convolutions import along, setting
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.norms import normed
+from mapper.inference.chains.pooling import pooling_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
     from mapper.inference.chains.order import Link
     from mapper.inference.chains.residuals import Span
 
+_BEFORE = "chain.pooling_before"
+_POOLINGS = ("mean_2", "max_2", "mean_3_2_1")  # of what is added to smaller maps
+
 
 def through_branch(between: Between, span: Span) -> str:
     """The expression of it; that of the block's input itself where there is no such layer."""
-    text = between.name
+    text, is_pooled = _smaller(between, span)
     first = len(between.links) + sum(len(head.links) for head in between.heads)
     for link in span.branch:
         role = between.roles[first + between.beside.index(link)]
         if link.element.group == NORM:
             text = _over(normed(between, link, role, link.after.axes), text)
             continue
-        padded = _arguments(between, span, link, role)
+        padded = _arguments(between, span, link, role, is_pooled)
         text = f"{role}(F.pad({text}, {padded}))" if padded else f"{role}({text})"
     return text
+
+
+def _smaller(between: Between, span: Span) -> tuple[str, bool]:
+    """What the block reads, pooled where that is told, or no convolution beside is there to make it as small as what it is added to."""
+    first = span.branch[0].element if span.branch else between.links[span.first].element
+    axes = between.links[span.last].after.axes
+    if span.branch:
+        value = between.answers.told_at(first.leaf, _BEFORE)
+    elif set(_steps(between, span, axes)) <= {"1", "x"}:
+        return between.name, False
+    else:
+        value = between.answers.find(first.leaf, _BEFORE, among=_POOLINGS) or ""
+    if value in ("", "none"):
+        return between.name, False
+    kernels = [link.element.kernel for link in between.links if link.element.group == CONVOLUTION]
+    found = pooling_of(value, kernels, axes, between.tables["pooling"])
+    if found is None:
+        raise between.answers.refuse(
+            first.leaf, _BEFORE, value, f"allowed: {', '.join(_POOLINGS)} and the like"
+        )
+    return _over(found.expression, between.name), True
+
+
+def _steps(between: Between, span: Span, axes: int) -> str:
+    """By how much the layers of a block make maps smaller along each axis."""
+    settings = [setting(each, between.answers) for each in between.links[span.first : span.last + 1]]
+    return along([each.steps for each in settings], axes)
 
 
 def _over(expression: str, text: str) -> str:
@@ -34,12 +65,13 @@ def _over(expression: str, text: str) -> str:
     return re.sub(r"\bx\b", lambda _: text, expression)
 
 
-def _arguments(between: Between, span: Span, link: Link, role: str) -> str:
+def _arguments(between: Between, span: Span, link: Link, role: str, is_pooled: bool) -> str:
     """Note the arguments of a layer's constructor; what is padded before it."""
     if link.element.group != CONVOLUTION:
         between.written.arguments[role] = {}
         return ""
-    steps = [setting(each, between.answers).steps for each in between.links[span.first : span.last + 1]]
-    found = setting(link, between.answers, along(steps, link.after.axes))
+    axes = link.after.axes
+    steps = "x".join(["1"] * axes) if is_pooled else _steps(between, span, axes)
+    found = setting(link, between.answers, steps)
     between.written.arguments[role] = dict(found.arguments)
     return found.padded

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from mapper.inference.chains.elements import CONVOLUTION, RECURRENT, Element
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?")
+_KNOWN = "there are activations, softmax, sum, mean, max, last, first, dot, attended, then, flatten, transposed, maps, positions, max_2 and the like"
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
@@ -143,7 +145,9 @@ class Reader:
             return _OF_SEVERAL[word]([inner, *others])
         found = applied(word, inner, self.functions)
         if found is None:
-            raise NoReadingError(f"{word} is nothing that is known of {_said(inner.data)}")
+            raise NoReadingError(
+                f"no function is called {word}, or it is none of {_said(inner.data)}; {_KNOWN}"
+            )
         return found
 
 
@@ -224,7 +228,9 @@ def _beside(parts: list[Value]) -> Value:
     if len(forms) > 1:
         raise NoReadingError("maps and vectors do not stand side by side")
     maps = next((part.data for part in parts if part.data.form == MAPS), None)
-    width, is_sequence = sum(part.data.width for part in parts), any(part.data.is_sequence for part in parts)
+    is_known = all(part.data.width for part in parts if part.data.form == ROWS)  # 0: nothing shows how wide
+    width = sum(part.data.width for part in parts) if is_known else 0
+    is_sequence = any(part.data.is_sequence for part in parts)
     data = Data(MAPS, width, maps.axes) if maps else Data(ROWS, width, is_sequence=is_sequence)
     return _together(
         f"torch.cat(({', '.join(part.text for part in parts)}), dim={1 if maps else -1})", data, parts
@@ -306,6 +312,24 @@ def _spread(value: Value, wide: Value, sign: str) -> str:
 def _together(text: str, data: Data, parts: list[Value]) -> Value:
     sources = tuple(dict.fromkeys(source for part in parts for source in part.sources))
     return Value(text, data, sources, frozenset().union(*(part.bare for part in parts)))
+
+
+def in_positions(value: Value, element: Element) -> Value:
+    """Rows of several tables that a convolution over one axis or a recurrent layer reads: a row for each position."""
+    is_long = element.group == RECURRENT or len(element.kernel) == 1
+    if not is_long or value.data.form != ROWS or value.is_name:
+        return value
+    return replace(value, data=replace(value.data, is_sequence=True))
+
+
+def does_not_read(element: Element, before: Data) -> str:
+    """Why a layer cannot read what comes before it, in words."""
+    what = "channels" if element.group == CONVOLUTION else "features"
+    if before.form == START:
+        return f"{element.name} is to read what it gives itself, or an input that nothing says more of"
+    if before.width and before.width != element.inputs:
+        return f"{element.name} reads {element.inputs} {what}, and this is {before.width} wide"
+    return f"{element.name} reads {element.inputs} {what}, and this is {_said(before)}"
 
 
 _OF_SEVERAL = {"max": _largest, "attended": _attended, "then": _one_after_another}

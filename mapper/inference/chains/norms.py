@@ -35,7 +35,8 @@ def normed(between: Between, link: Link, role: str, axes: int) -> str:
         is_turned = is_sequence and not axes
         between.written.has_single_rows |= not is_sequence and not axes
         return f"{role}(x.movedim(-1, 1)).movedim(1, -1)" if is_turned else f"{role}(x)"
-    count = _groups(between, link) if axes and len(weight_shape(leaf)) == 1 else ""
+    is_told = between.is_sequence and bool(between.answers.told_at(leaf, "chain.groups"))
+    count = _groups(between, link) if (axes or is_told) and len(weight_shape(leaf)) == 1 else ""
     if count is None:
         return "x"
     if count == LAYER:
@@ -43,7 +44,7 @@ def normed(between: Between, link: Link, role: str, axes: int) -> str:
     if count:
         leaf.kind = "GroupNorm"
         leaf.facts["groups"] = Fact("groups", int(count), leaf.place.first(), "given", "chain.groups")
-    return f"{role}(x)"
+    return f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_told else f"{role}(x)"
 
 
 def _groups(between: Between, link: Link) -> str | None:

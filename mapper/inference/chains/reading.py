@@ -21,6 +21,7 @@ from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
     LINEAR,
+    NORM,
     RECURRENT,
     Element,
     element_of,
@@ -383,6 +384,9 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
         weaving.run(between)
     except NoReadingError as error:
         between.written.problems.append(str(error))
+        for element in woven.elements():  # nobody came to ask what these norms have
+            if element.group == NORM:
+                answers.epsilon(element.leaf)
     written, inputs = between.written, weaving.inputs()
     rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
     made = _with_flow(rulebook, rule)

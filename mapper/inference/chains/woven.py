@@ -15,7 +15,7 @@ from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
-from mapper.inference.chains.combined import NoReadingError, Reader, Value
+from mapper.inference.chains.combined import NoReadingError, Reader, Value, does_not_read, in_positions
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
@@ -93,14 +93,6 @@ def woven_of(
     nodes.sort(key=lambda node: natural(node.name))
     woven = Woven(tuple(nodes), tuple(rest), tuple(bare))
     return woven if is_told or is_likely(woven.nodes, words) else None
-
-
-def _in_positions(value: Value, node: Node) -> Value:
-    """Rows of several tables that a convolution over one axis or a recurrent layer reads: a row for each position."""
-    is_long = node.first.group == RECURRENT or len(node.first.kernel) == 1
-    if not is_long or value.data.form != ROWS or value.is_name:
-        return value
-    return replace(value, data=replace(value.data, is_sequence=True))
 
 
 def _is_name(text: str) -> bool:
@@ -277,7 +269,7 @@ class Weaving:
 
     def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
         first, last = run.nodes[0], run.nodes[-1]
-        value = _in_positions(self._value(self.texts[first.name], first), first)
+        value = in_positions(self._value(self.texts[first.name], first), first.first)
         links = self._links(run, value)
         inner = Between(
             links, [self.roles[id(link.element)] for link in links], self.answers, self.activations
@@ -358,12 +350,13 @@ class Weaving:
             else before
         )
         before = Data(START) if run.nodes[0].first.group == EMBEDDING else before
+        if before.form == ROWS and not before.width:  # nothing shows how wide it is
+            before = replace(before, width=run.nodes[0].elements[0].inputs)
         for node in run.nodes:
             for element in node.elements:
                 link = follow(links[-1].after if links else before, element)
                 if link is None:
-                    why = f"{element.name} does not read {before.width} wide {before.form}"
-                    raise self._unread(node, self.texts[node.name], why)
+                    raise self._unread(node, self.texts[node.name], does_not_read(element, before))
                 links.append(link)
         return links
 
