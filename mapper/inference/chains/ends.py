@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.elements import EMBEDDING, LINEAR
+from mapper.inference.chains.elements import EMBEDDING, LINEAR, RECURRENT
 
 if TYPE_CHECKING:
     from mapper.inference.chains.nodes import Node, Sources
@@ -17,9 +17,10 @@ _INPUT = "inputs"
 def ask_ends(sources: Sources) -> None:
     """Tables, and a mean and its spread, that nobody reads: a wider layer that takes an input may read them beside it.
 
-    What the first layers of unlike blocks in one list read is asked, too: an input is the least that they may read.
+    What the first layers of unlike blocks in one list read is asked, too: an input is the least that they may read. So is what a
+    linear layer reads that would take an input of its own beside what nobody reads.
     """
-    for name, texts in (*_blocks(sources), *_readings(sources)):
+    for name, texts in (*_blocks(sources), *_readings(sources), *_second_inputs(sources)):
         said, _ = sources.known[name]
         sources.open[name] = tuple(dict.fromkeys((*texts, said)))
         sources.known[name] = (said, "")
@@ -36,6 +37,30 @@ def _blocks(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
         said = sources.known[node.name][0]
         if said in sources.inputs and len(ends.get(_list_of(node), ())) > 1:
             yield node.name, (said,)
+
+
+def _second_inputs(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Layers behind tables that take an input nobody else reads, while others give what nobody reads: no part of their own says so."""
+    reads = sources.reads()
+    read = {name for names in reads.values() for name in names}
+    if not any(node.first.group == EMBEDDING for node in sources.nodes):
+        return
+    for node in sources.nodes:
+        said, _ = sources.known[node.name]
+        is_own = said in sources.inputs and [text for text, _ in sources.known.values()].count(said) == 1
+        if not is_own or node.first.group != LINEAR or len(node.first.leaf.place) > 1:
+            continue
+        ends = [one for one in sources.nodes if one.name not in read and node.name not in origins([one.name], reads)]
+        if ends:
+            yield node.name, tuple(_weighted(sources, node, ends))
+
+
+def _weighted(sources: Sources, node: Node, ends: Iterable[Node]) -> Iterator[str]:
+    """What several scores of each position make of a sequence, each a row of its own (1703.03130)."""
+    for end, one in product(ends, sources.nodes):
+        is_whole = end.gives.width * one.gives.width == node.first.inputs
+        if is_whole and one.first.group == RECURRENT and one.name in origins([end.name], sources.reads()):
+            yield f"flatten(transposed(softmax({end.name})) @ {one.name})"
 
 
 def _list_of(node: Node) -> tuple[object, ...]:
