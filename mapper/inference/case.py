@@ -19,6 +19,7 @@ from mapper.rulebook.rulebook import Rulebook
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
+    from mapper.inference.chains.cells import Cell
     from mapper.inference.chains.reading import Chain
     from mapper.inference.chains.woven import Woven
     from mapper.naming.leaf_groups import Taken
@@ -40,7 +41,7 @@ class Case:
     is_strict: bool = False  # whether it is clear what it should be: what is missing then is an error
     home: Home = field(default_factory=Home)  # where that stands
     what: str = ""
-    chain: Chain | Woven | None = None  # it is read as one, whatever its names mean
+    chain: Chain | Woven | Cell | None = None  # it is read as one, whatever its names mean
     taken: Mapping[Place, Taken] = field(default_factory=dict)  # modules that are what their block lacked
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there, in any attempt
     is_brief: bool = False  # of what is no model nothing more is asked: neither its facts nor what it lacks

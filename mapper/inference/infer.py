@@ -33,6 +33,7 @@ from mapper.rulebook.facts import TYPE
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
+    from mapper.inference.chains.cells import Cell
     from mapper.inference.chains.reading import Chain
     from mapper.inference.chains.woven import Woven
     from mapper.rulebook.rulebook import Rulebook
@@ -148,7 +149,7 @@ class _Start:
         match: FamilyMatch | None,
         refused: str = "",
         refusal: str = "",
-        chain: Chain | Woven | None = None,
+        chain: Chain | Woven | Cell | None = None,
         by_names: bool = False,
     ) -> Architecture:
         """One attempt: with a family, without any, or with those that the names of each tower show."""
@@ -252,7 +253,13 @@ def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
     if chain:
         return untyped.read(None, chain=chain)
     said = to_say(architecture, start.rulebook, start.names)
-    return replace(architecture, missing=[*architecture.missing, said]) if said else architecture
+    if not said:
+        return architecture
+    missing = [
+        said,
+        *architecture.missing,
+    ]  # first: no answer to what a part alone asks makes a model of these layers
+    return replace(architecture, missing=missing, questions=[])
 
 
 def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:

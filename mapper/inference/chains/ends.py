@@ -50,7 +50,11 @@ def _second_inputs(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
         is_own = said in sources.inputs and [text for text, _ in sources.known.values()].count(said) == 1
         if not is_own or node.first.group != LINEAR or len(node.first.leaf.place) > 1:
             continue
-        ends = [one for one in sources.nodes if one.name not in read and node.name not in origins([one.name], reads)]
+        ends = [
+            one
+            for one in sources.nodes
+            if one.name not in read and node.name not in origins([one.name], reads)
+        ]
         if ends:
             yield node.name, tuple(_weighted(sources, node, ends))
 

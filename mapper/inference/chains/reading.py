@@ -15,6 +15,7 @@ from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
 from mapper.inference.chains.bare import is_bare
 from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
+from mapper.inference.chains.cells import LSTM_NOTE, Cell, cell_of, has_gates, write_cell
 from mapper.inference.chains.combined import NoReadingError
 from mapper.inference.chains.doubts import begins_anew
 from mapper.inference.chains.elements import (
@@ -58,7 +59,8 @@ _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
 _SPREAD = "'{}' gives what the next layer reads, and '{}' stands beside it: taken for a mean and a spread, of which no sample is drawn"
 _IN_A_ROW = "'{0}' is taken to read {1} words of '{2}' in one row; where it reads one, and an input beside it: --set '{0}:chain.reads={2} & inputs_2'"
-_UNSAID = "what its layers read no sizes show: say it of each, as in --set '{0}:chain.reads={1}', with 'inputs' for the input; ask again for what is left"
+_UNSAID = "neither sizes nor names show which of its layers reads which: say it of each, as in --set '{0}:chain.reads={1}' (its input is called inputs), and ask again for what is left"
+_BESIDE = "; numbers that no layer has may stand in it, as in --set '{0}:chain.reads={1} * {2}'"
 _TWICE = "each layer of '{}' stands beside it under another name too: no name tells whether they are the same"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
@@ -118,7 +120,7 @@ class Chain:
 
 def chain_of(
     architecture: Architecture, rulebook: Rulebook, names: Names, hints: Mapping[str, Any] | None = None
-) -> Chain | Woven | None:
+) -> Chain | Woven | Cell | None:
     """The chain that a checkpoint without a family is, or what else its layers make by their sizes; None for other blocks.
 
     Layers that `hints` say what they read of are no chain, nor those of which a published code, known by `names`, says it.
@@ -144,7 +146,9 @@ def chain_of(
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
-    if _is_cell(elements, words) or _is_graph(elements, words):
+    if cell := cell_of(elements, rest):
+        return cell
+    if has_gates(elements) or _is_cell(elements, words) or _is_graph(elements, words):
         return None
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
@@ -166,8 +170,9 @@ def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
         return ""
     layers = [(one, other) for one in woven.nodes for other in woven.nodes if one is not other]
     fitting = (pair for pair in layers if pair[0].gives.width == pair[1].first.inputs)
-    one, other = next(fitting, layers[0])
-    return _UNSAID.format(other.name, one.name)
+    one, other = (node.name for node in next(fitting, layers[0]))
+    beside = _BESIDE.format(other, one, woven.bare[0].place.first()) if woven.bare else ""
+    return _UNSAID.format(other, one) + beside
 
 
 def _asides(architecture: Architecture, words: ChainWords) -> Callable[[Place], bool]:
@@ -314,7 +319,9 @@ class Laid:
     notes: list[str]
 
 
-def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
+def lay(
+    chain: Chain | Woven | Cell, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook
+) -> Laid:
     """The flow of a chain. Raises HintError for an answer that does not go with it.
 
     `leaves` are those of the chain as the blocks have them, and more.
@@ -322,6 +329,11 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     answers = Answers(facts, root, rulebook.chain_words)
     problems = _twice(chain, answers)
     ask_kinds([element.leaf for element in _every(chain)], answers)
+    if isinstance(chain, Cell):
+        written, inputs = write_cell(chain, leaves, answers, rulebook.activations)
+        made = _with_flow(rulebook, _rule(chain, written, inputs))
+        notes = [LSTM_NOTE] if chain.is_gated else []
+        return Laid(made, answers.questions(), written.problems, written.forward, notes)
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
@@ -360,7 +372,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     return Laid(made, answers.questions(), [*problems, *written.problems], written.forward, notes)
 
 
-def _twice(chain: Chain | Woven, answers: Answers) -> list[str]:
+def _twice(chain: Chain | Woven | Cell, answers: Answers) -> list[str]:
     """What is wrong with layers that stand under two names: asked, and nothing where they are said to be the same."""
     listed = twice_registered([link.leaf for link in _every(chain)] + list(chain.rest))
     found = []
@@ -371,8 +383,8 @@ def _twice(chain: Chain | Woven, answers: Answers) -> list[str]:
     return found
 
 
-def _every(chain: Chain | Woven) -> Iterable[Element]:
-    return chain.elements() if isinstance(chain, Woven) else (link.element for link in chain.links)
+def _every(chain: Chain | Woven | Cell) -> Iterable[Element]:
+    return (link.element for link in chain.links) if isinstance(chain, Chain) else chain.elements()
 
 
 def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook: Rulebook) -> Laid:
@@ -403,7 +415,7 @@ def _of_sequences(chain: Chain | Woven) -> list[str]:
     return [_LENGTH_FIRST] if any(element.group == RECURRENT for element in _every(chain)) else []
 
 
-def _rule(chain: Chain | Woven, written: Written, inputs: dict[str, list[dict[str, Any]]]) -> FlowRule:
+def _rule(chain: Chain | Woven | Cell, written: Written, inputs: dict[str, list[dict[str, Any]]]) -> FlowRule:
     """The statements as a flow of the whole model."""
     return FlowRule(
         name=FLOW,
