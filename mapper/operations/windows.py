@@ -83,7 +83,7 @@ def overlapping_windows(x: Tensor, size: int, outer: int) -> Tensor:
 def overlapping_bias(table: Tensor, size: int, outer: int) -> Tensor:
     """Bias of each place of a window for each of a larger one around it, by offset (HAT, paper 2205.04437).
 
-    table ((size + outer - 1) ** 2, H), whose last rows are the negative offsets -> (1, H, size ** 2, outer ** 2)
+    table ((size + outer - 1) ** 2, H), last the negative offsets -> (1, H, size ** 2, outer ** 2)
     """
     inner, around = (torch.arange(side, device=table.device) for side in (size, outer))
     apart = around - inner[:, None] + size - outer + 1  # (size, outer)

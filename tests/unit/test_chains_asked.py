@@ -190,7 +190,106 @@ def from_one_place():
     return Net(forward, fc=nn.Linear(5, 8), **parts), answers, (torch.rand(2, 5),), None
 
 
-CASES = [heads, auxiliary, again, activated, masked, paired, summaries, enlarged, from_one_place]
+def pooled():
+    """A block of a stride whose input is pooled before it is added: no layer of its own makes that smaller."""
+
+    def forward(s, x):
+        x = s.stem(x)
+        for block in s.blocks:
+            beside = F.avg_pool2d(x, 3, 2, 1)
+            y = block["conv2"](F.relu(block["conv1"](x)))
+            x = F.relu(y + (block["shortcut"](beside) if "shortcut" in block else beside))
+        return s.fc(x.mean((2, 3)))
+
+    first = nn.ModuleDict({"conv1": conv(4, 4, 2), "conv2": conv(4, 4)})
+    second = nn.ModuleDict({"conv1": conv(4, 6, 2), "conv2": conv(6, 6), "shortcut": nn.Conv2d(4, 6, 1)})
+    net = Net(forward, stem=conv(3, 4), blocks=nn.ModuleList([first, second]), fc=nn.Linear(6, 5))
+    answers = {
+        **PLAIN,
+        **RELU,
+        "chain.stride": 2,
+        "stem:chain.stride": 1,
+        "conv2:chain.stride": 1,
+        "chain.reduction": "mean",
+    }
+    answers |= {
+        "chain.residual": "before_activation",
+        "chain.pooling_before": "mean_3_2_1",
+        "stem:chain.activation": "none",
+    }
+    answers["blocks.1.shortcut:chain.pooling_before"] = "mean_3_2_1"
+    return net, answers, (torch.rand(1, 3, 12, 12),), None
+
+
+def activation_first():
+    """Residual blocks without norms that begin with an activation (1802.01561)."""
+
+    def forward(s, x):
+        x = s.conv(x)
+        for name in ("res_block0", "res_block1"):
+            block = s.get_submodule(name)
+            x = x + block["conv1"](F.relu(block["conv0"](F.relu(x))))
+        return s.fc(F.relu(x).flatten(1))
+
+    blocks = {f"res_block{n}": nn.ModuleDict({"conv0": conv(4, 4), "conv1": conv(4, 4)}) for n in (0, 1)}
+    net = Net(forward, conv=conv(3, 4), **blocks, fc=nn.Linear(144, 5))
+    answers = {
+        **PLAIN,
+        "chain.activation": "none",
+        "conv0:chain.activation": "relu",
+        "chain.residual": "activation_first",
+    }
+    answers |= {"res_block1.conv1:chain.activation": "relu", "chain.reduction": "flatten"}
+    return net, answers, (torch.rand(2, 3, 6, 6),), None
+
+
+def normed_before_the_sum():
+    """A norm that stores nothing belongs to the convolution before the sum, as one that stores something does."""
+
+    def normed(x):
+        return F.instance_norm(x)
+
+    def forward(s, x):
+        x = F.elu(normed(s.conv(x)))
+        y = normed(s.res1["conv2"](F.elu(normed(s.res1["conv1"](x)))))
+        return s.fc(F.elu(x + y).mean((2, 3)))
+
+    net = Net(
+        forward,
+        conv=conv(3, 4),
+        res1=nn.ModuleDict({"conv1": conv(4, 4), "conv2": conv(4, 4)}),
+        fc=nn.Linear(4, 5),
+    )
+    answers = {**PLAIN, "chain.activation": "instance_norm+elu", "chain.residual": "before_activation"}
+    return net, {**answers, "chain.reduction": "mean"}, (torch.rand(2, 3, 6, 6),), None
+
+
+def several_scores():
+    """Several scores of each position, each of which weighs all of them (1703.03130)."""
+
+    def forward(s, ids):
+        x = s.rnn(s.emb(ids))[0]
+        scores = F.softmax(s.ws2(torch.tanh(s.ws1(x))), 1)
+        return s.pred((scores.transpose(1, 2) @ x).flatten(1))
+
+    layers = {
+        "emb": nn.Embedding(9, 6),
+        "rnn": nn.LSTM(6, 5, batch_first=True),
+        "ws1": nn.Linear(5, 4, bias=False),
+    }
+    net = Net(forward, **layers, ws2=nn.Linear(5, 4, bias=False), pred=nn.Linear(28, 2))
+    reads = "flatten(transposed(softmax(ws2)) @ rnn)"
+    answers = {
+        "pred:chain.reads": reads,
+        "chain.positions": "all",
+        "chain.activation": "tanh",
+        "chain.output": "none",
+    }
+    return net, answers, (torch.tensor([[1, 5, 2, 2]]),), ("pred:chain.reads", (reads, "inputs"))
+
+
+MORE = [pooled, activation_first, normed_before_the_sum, several_scores]
+CASES = [*MORE, heads, auxiliary, again, activated, masked, paired, summaries, enlarged, from_one_place]
 
 
 @pytest.mark.parametrize("case", CASES)

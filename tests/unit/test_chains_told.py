@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import mapper
-from mapper.errors import HintError
+from mapper.errors import HintError, MapperError
 
 PLAIN = {"chain.activation": "relu", "chain.output": "none"}
 MAPS = {**PLAIN, "chain.stride": 1, "chain.padding": "half", "chain.pooling": "none"}
@@ -290,3 +290,84 @@ def test_a_second_network_may_begin_with_a_folder_that_nothing_puts_behind_anoth
     names = {"post.0": "encoder.0", "post.1": "encoder.1", "pre.0": "decoder.0", "pre.1": "decoder.1"}
     ordered = layers(**{names[name]: layer for name, layer in net.items()})
     assert not any(name.endswith("chain.reads") for name in asked(ordered))
+
+
+def test_numbers_of_no_layer_may_stand_in_what_a_layer_reads():
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"fc1": nn.Linear(12, 5), "fc2": nn.Linear(5, 2)})
+    net.register_buffer("B", torch.randn(6, 3))
+    net.register_parameter("scale", nn.Parameter(torch.randn(2)))
+    wave = "6.283185307179586 * inputs @ transposed(B)"
+    hints = {"fc1:chain.reads": f"sin({wave}) & cos({wave})", "chain.inputs": "inputs:3", **PLAIN}
+    inputs = torch.rand(4, 3)
+    with pytest.raises(MapperError, match="nobody reads the numbers at 'scale': say who does"):
+        mapper.build(net.state_dict(), hints=hints)
+    waves = 2 * torch.pi * inputs @ net.B.t()
+    wanted = net["fc2"](F.relu(net["fc1"](torch.cat((waves.sin(), waves.cos()), -1))))
+    torch.testing.assert_close(given(net, hints | {"scale:chain.gives": "none"}, inputs), wanted)
+    scaled = {name: text for name, text in hints.items() if name != "chain.output"} | {
+        "chain.gives": "fc2 * scale"
+    }
+    torch.testing.assert_close(given(net, scaled, inputs), wanted * net.scale)
+    said = [str(each) for each in mapper.inspect(net.state_dict()).architecture.missing]
+    assert any("numbers that no layer has may stand in it" in each for each in said)
+
+
+def test_a_decoder_may_attend_to_an_encoder():
+    net = layers(
+        src=nn.Embedding(9, 4), enc=nn.GRU(4, 6, batch_first=True), tgt=nn.Embedding(7, 4), dec=nn.GRU(4, 6, batch_first=True),
+        mixed=nn.Linear(12, 6), out=nn.Linear(6, 7),
+    )  # fmt: skip
+    hints = {
+        "enc:chain.reads": "src",
+        "dec:chain.reads": "tgt",
+        "dec:chain.state": "enc",
+        "chain.output": "none",
+    }
+    hints |= {
+        "mixed:chain.reads": "dec & attended(dec, enc)",
+        "out:chain.reads": "tanh(mixed)",
+        "chain.positions": "all",
+    }
+    hints |= {"chain.inputs": "src_ids, tgt_ids"}
+    source, target = torch.tensor([[1, 8, 3, 2]]), torch.tensor([[6, 0, 5]])
+    keys, state = net["enc"](net["src"](source))
+    queries = net["dec"](net["tgt"](target), state)[0]
+    weights = F.softmax(queries @ keys.transpose(1, 2), -1)
+    wanted = net["out"](torch.tanh(net["mixed"](torch.cat((queries, weights @ keys), -1))))
+    torch.testing.assert_close(given(net, hints, source, target), wanted)
+
+
+def test_a_vector_may_stand_before_words():
+    net = layers(embed=nn.Embedding(9, 4), rnn=nn.LSTM(4, 5, batch_first=True), out=nn.Linear(5, 9))
+    hints = {
+        "embed:chain.reads": "input_ids",
+        "rnn:chain.reads": "then(inputs, embed)",
+        "out:chain.reads": "rnn",
+    }
+    hints |= {"chain.inputs": "inputs:4, input_ids", "chain.positions": "all", "chain.output": "none"}
+    image, ids = torch.rand(2, 4), torch.tensor([[1, 8], [0, 3]])
+    words = torch.cat((image[:, None], net["embed"](ids)), 1)
+    torch.testing.assert_close(given(net, hints, image, ids), net["out"](net["rnn"](words)[0]))
+
+
+def test_a_convolution_may_read_features_that_stand_last():
+    net = layers(conv=nn.Conv1d(3, 4, 3), fc=nn.Linear(4, 2))
+    hints = {**MAPS, "chain.padding": 0, "chain.input": "channels_last", "chain.reduction": "mean"}
+    inputs = torch.rand(2, 7, 3)
+    wanted = net["fc"](F.relu(net["conv"](inputs.transpose(1, 2))).mean(2))
+    torch.testing.assert_close(given(net, hints, inputs), wanted)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("nonsense(a)", "no function is called nonsense, or it is none of vectors; there are activations"),
+        ("a & a", "b reads 4 features, and this is 8 wide"),
+        ("a @", "it ends too soon"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_words(said, why):
+    net = layers(a=nn.Linear(3, 4), b=nn.Linear(4, 2))
+    with pytest.raises(HintError, match=why):
+        mapper.build(net.state_dict(), hints={**PLAIN, "b:chain.reads": said})

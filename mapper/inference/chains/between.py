@@ -50,6 +50,7 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.recurrent_activation",
 )  # fmt: skip
 _SIDE = " & "
+_NORM = "_norm"  # at the end of words of norms that store nothing
 _LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
 _IN_TURN = 3  # activations behind the first one
 
@@ -306,6 +307,7 @@ class Between:
             return
         if link.before.form == START == link.after.form or self.is_reduced:
             return
+        known = None if following is None else self.before_sum(at, element)
         join(self, at, "before_activation")
         if following is None:
             if self.sums.at(at) in ADDED[1:] and element.group != SLOPES:
@@ -314,11 +316,24 @@ class Between:
             else:
                 sum_up(self, at, None)
             return
-        activation = "none" if element.group == SLOPES else self.activation(at)
+        activation = "none" if element.group == SLOPES else known or self.activation(at)
         sum_up(self, at, activation)
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.kept.end(at, len(self.written.lines), len(self.written.forward))
             self.pool(at, activation, element.group == SLOPES)
+
+    def before_sum(self, at: int, element: Element) -> str | None:
+        """What is left of an activation whose norms, which store nothing, stand before the sum that a layer ends with; None for none."""
+        if not self.sums.at(at) or element.group == SLOPES:
+            return None
+        trail = list(self.answers.trail)
+        value = self.activation(at)
+        self.answers.trail[:] = trail  # whoever comes to the activation itself says that it is unknown
+        first, _, rest = (value or "").partition("+")
+        if not first.endswith(_NORM):
+            return None
+        self.say(self.activated(first))
+        return rest or "none"
 
     def pick(self, link: Link, following: Element | None) -> None:
         """What of a sequence goes on."""

@@ -13,6 +13,7 @@ from mapper.inference.chains.order import MAPS, START, Data, Link, follow
 from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind
+FIRST = "activation_first"  # before the first layer, too, but for what is added (1603.05027, without norms)
 ADDED = ("before_activation", "after_activation", BETWEEN)
 
 

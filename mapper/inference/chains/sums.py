@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.order import MAPS, Link
-from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, block_of, end_of, is_of
+from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, Span, block_of, end_of, is_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
@@ -53,6 +53,7 @@ def keep(between: Between, at: int, link: Link) -> None:
     among: tuple[str, ...] = ADDED if span.branch else (_NONE, *ADDED)
     if span.branch:
         answers.ruled_out.add((BLOCK, _NONE))
+    among += (FIRST,) if span.is_block and link.element.is_main else ()
     is_stated = answers.stated(leaf, "chain.residual_stated") == "true"
     is_called = any(is_of(part, answers.words.residual) for part in leaf.place[:-1])
     default = None if span.is_block or is_stated or is_called else (_NONE, "a layer that stands alone")
@@ -64,13 +65,15 @@ def keep(between: Between, at: int, link: Link) -> None:
         )
     if value != _NONE:
         _keep_long(between, at)
-    if word in ADDED:
-        between.sums.joined[span.last] = (word, factor)
+    if word in (*ADDED, FIRST):
+        between.sums.joined[span.last] = (ADDED[0] if word == FIRST else word, factor)
     if _reads_later(between, at, span):
         return
-    kept = through_branch(between, span) if span.branch or word in ADDED else ""
-    if word in ADDED:
+    kept = through_branch(between, span) if span.branch or word in (*ADDED, FIRST) else ""
+    if word in (*ADDED, FIRST):
         between.add(f"residual = {kept}")
+    if word == FIRST and (activation := between.activation(at)) not in (None, _NONE):
+        between.say(between.activated(str(activation)))
 
 
 def _reads_later(between: Between, at: int, span: Span) -> bool:
