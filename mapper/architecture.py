@@ -108,6 +108,9 @@ class Fact:
     source: str  # "n_heads", "encoder.layer.0.attention.self.query.weight [384, 384]", "families/bert.yaml"
     rule: str = ""  # "families/bert.yaml:12": the rule that says so, or where; "" where no rule does
     against: Any = field(default=None, compare=False)  # of one that lost: the value that won
+    same_as: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # sizes that go on into it: of the first that has its value a source has one field for both
 
 
 @dataclass(frozen=True)

@@ -31,18 +31,21 @@ class Sizes:
 
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
-        name = self.by_fact.get(placed(fact.name, tower, self.towers)) or self._elsewhere(fact)
-        if name is None or self.facts[name].value != fact.value:
-            return None
-        self.used.setdefault(name, self.facts[name])
+        words = (*fact.same_as, fact.name)
+        name = next(filter(None, (self._named(word, fact.value, tower) for word in words)), None)
+        if name is not None:
+            self.used.setdefault(name, self.facts[name])
         return name
 
-    def _elsewhere(self, fact: Fact) -> str | None:
-        """The one field that another tower has for the same fact: a class above the towers builds their layers."""
+    def _named(self, fact: str, value: Any, tower: str) -> str | None:
+        """The field of a fact if it has this value; else the one with it that another tower has: a class above builds their layers."""
+        name = self.by_fact.get(placed(fact, tower, self.towers))
+        if name is not None:
+            return name if self.facts[name].value == value else None
         names = {
             name
             for (known, _), name in self.by_fact.items()
-            if known == fact.name and self.facts[name].value == fact.value
+            if known == fact and self.facts[name].value == value
         }
         return names.pop() if len(names) == 1 else None
 

@@ -228,6 +228,7 @@ class Constructor:
         if value == default and not symbolic:
             return None
         symbol = self.value(name, value, node if symbolic else None)
+        self.draft.arguments[-1].usual = default
         if self.goes_without_saying(names):
             self.draft.arguments[-1].default = default
         return f"{name}={symbol}"

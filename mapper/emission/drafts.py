@@ -26,7 +26,8 @@ class Argument:
     value: Any = None
     expression: ast.expr | None = None  # over symbols of the draft
     symbols: dict[str, Fact] = field(default_factory=dict)
-    default: Any = None  # torch's own: the argument is left out where no instance has another value
+    usual: Any = None  # torch's own default: the argument is left out where it is no more than a number that is the same
+    default: Any = None  # the same of what no file says: no field of the config says it either
 
     def is_plain(self) -> bool:
         """Whether it is a number or a size as it is."""
@@ -163,7 +164,8 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
             passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]
             names[symbol] = _parameter(finished, symbol, passed)
     if names and all(symbol_is_literal(text) for text in names.values()):
-        return literal(first.value)
+        is_usual = first.usual is not None and first.value == first.usual
+        return LEFT_OUT if is_usual else literal(first.value)
     return expression(without_sums_of_one(_Names(names).visit(copied(first.expression))))
 
 

@@ -70,10 +70,13 @@ def comment(text: str) -> str:
 
 
 def comment_row(row: str, width: int) -> str:
-    """A comment on a row of its own, cut to its width; lists of layers lose what is behind their first two runs before that."""
+    """A comment on a row of its own, cut between words to its width; lists of layers lose what is behind their first two runs before that."""
     if len(row) > width:
         row = _LONG_LIST.sub(r"{\1,..}", row)
-    return row if len(row) <= width else row[: width - 3].rstrip() + "..."
+    if len(row) <= width:
+        return row
+    words = row[: width - 4].rpartition(" ")[0]
+    return f"{words} ..." if len(words) > width // 2 else f"{row[: width - 3].rstrip()}..."
 
 
 def expression(node: ast.expr, outer: int = 0) -> str:

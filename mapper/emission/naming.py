@@ -197,6 +197,8 @@ def describe(done: ClassText, program: Program | None) -> str:
     doc = _doc(block, program)
     if doc.startswith(where.lower()):  # "the model with a language modeling head"
         return comment(f"{doc[0].upper()}{doc[1:]}.")
+    if not doc and not done.drafts[0].methods:
+        doc = "holds what the module around it computes with"
     return comment(f"{where}: {doc}." if doc else f"{where}.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, groupby, takewhile
 
 from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
@@ -29,6 +29,7 @@ def tidy(done: ClassText) -> None:
     _join_widths(done)
     _derive_padding(done)
     _shorten(done)
+    _say_once(done)
 
 
 def _join(done: ClassText) -> None:
@@ -144,6 +145,14 @@ def _shorten(done: ClassText) -> None:
     if not first or not all(map(_is_name, short.values())):
         return
     done.is_short = _rename(done, short)
+
+
+def _say_once(done: ClassText) -> None:
+    """`layers_layers_in_channels`, of layers in layers, is `layers_in_channels` where that is free."""
+    short = {name: "_".join(word for word, _ in groupby(name.split("_"))) for name in done.parameters}
+    short = {name: new for name, new in short.items() if new != name}
+    if len({*short.values()}) == len(short) and all(map(_is_name, short.values())):
+        _rename(done, short)
 
 
 def _roles(done: ClassText) -> set[str]:

@@ -1,4 +1,4 @@
-"""Sizes as a person would write them: without factors of one, and without sums of a size with itself."""
+"""Sizes and lists as a person would write them: without factors of one, sums of a size with itself, and loops that run once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,29 @@ def without_sums_of_one(node: ast.expr) -> ast.expr:
     """`heads + 2 * heads`, where one field is what a flow knows as two, is `3 * heads`."""
     shorter: ast.expr = _Sums().visit(node)
     return shorter
+
+
+_ONCE = " for _ in range(1))"
+
+
+def without_single_loops(text: str) -> str:
+    """`nn.ModuleList(Layer(config) for _ in range(1))` as `nn.ModuleList([Layer(config)])`, `*(... for _ in range(1))` as the element."""
+    while (end := text.find(_ONCE)) >= 0:
+        start = _opening(text, end)
+        element, rest = text[start + 1 : end], text[end + len(_ONCE) :]
+        is_unpacked = text[start - 1 : start] == "*"
+        text = f"{text[: start - 1]}{element}{rest}" if is_unpacked else f"{text[:start]}([{element}]){rest}"
+    return text
+
+
+def _opening(text: str, end: int) -> int:
+    """Where the innermost bracket opens that is not closed before `end`."""
+    depth = 0
+    for at in range(end - 1, -1, -1):
+        depth += (text[at] in ")]}") - (text[at] in "([{")
+        if depth < 0:
+            return at
+    raise ValueError(f"no bracket opens before {text[end:]!r}")
 
 
 class _Ones(ast.NodeTransformer):

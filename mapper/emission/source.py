@@ -22,6 +22,7 @@ from mapper.emission.module_tree import Folder, assign_owners, module_tree, orde
 from mapper.emission.naming import describe, name_classes
 from mapper.emission.paths import Paths
 from mapper.emission.printing import WIDTH
+from mapper.emission.simpler import without_single_loops
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
 from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
@@ -386,7 +387,7 @@ class _Writer:
 
     def fill(self, done: ClassText, row: str) -> str:
         row = _MARK.sub(lambda match: done.resolved[int(match[1])], row)
-        row = _LEFT_OUT.sub("", row)
+        row = without_single_loops(_LEFT_OUT.sub("", row))
         return _CLASS.sub(lambda match: self.file.classes[int(match[1])].name, row)
 
     def load(self) -> str:

@@ -141,7 +141,10 @@ class Filler:
             text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
             self.unusable[text] = None
         self.facts.use(scope, name, known)
-        return known.fact(name, starred(scope.block.home, self.totals))
+        fact = known.fact(name, starred(scope.block.home, self.totals))
+        rules = self.facts.common.get(name, ())
+        said = next((rule.same_as for rule in rules if rule.same_as), ())
+        return replace(fact, same_as=(*fact.same_as, *said)) if said else fact
 
     def candidates(self, scope: Scope, name: str) -> list[Any]:
         """What listed types of the same names say of a fact that nothing here says."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from mapper.flows import arithmetic
+from mapper.inference.evidence import Known
 from mapper.limits import LAYERS
 from mapper.rulebook.facts import FactRule
 
+_OTHER = 1009  # times a size: another one, which whatever divides the size divides too
 INDEX = "index"  # in `each`: the position in the list; in `expr`: the number at the `{n}` of `at`
 
 
@@ -58,6 +61,23 @@ def calculate(rule: FactRule, values: Mapping[str, Any], indices: tuple[int, ...
     return [
         _choice(rule, arithmetic.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])
     ]
+
+
+def follows(rule: FactRule, values: Mapping[str, Any], value: Any, evidence: str) -> Known:
+    """What a rule calculated, with what it rests on."""
+    text = f"{rule.file}: {formula(rule)}"
+    same = tuple(_equal_to(rule, values, value))
+    return Known(value, evidence, text, rule=rule.place, by=rule, same_as=same)
+
+
+def _equal_to(rule: FactRule, values: Mapping[str, Any], value: Any) -> Iterator[str]:
+    """The facts that the result is equal to, whatever its value: `head_dim` of `floor(head_dim * fraction)` where the fraction is 1."""
+    if rule.expr is None or type(value) is not int:
+        return
+    for name in (name for name, known in values.items() if type(known) is int and known == value):
+        with suppress(ValueError):
+            if calculate(rule, {**values, name: value * _OTHER}) == value * _OTHER:
+                yield name
 
 
 def _check_count(rule: FactRule, count: int) -> None:

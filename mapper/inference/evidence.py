@@ -25,9 +25,12 @@ class Known:
     implied: bool = False  # by a field that is there, whatever its value
     rule: str = field(default="", compare=False)  # FILE:LINE of what says so, or where a config has it
     by: FactRule | None = field(default=None, compare=False, repr=False)  # the rule itself
+    same_as: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # the fact whose value it is, whatever that is
 
     def fact(self, name: str, at: str) -> Fact:
-        return Fact(name, self.value, at, self.evidence, self.source, self.rule)
+        return Fact(name, self.value, at, self.evidence, self.source, self.rule, same_as=self.same_as)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mapper.inference.computed import INDEX, calculate, formula, sources
+from mapper.inference.computed import INDEX, calculate, follows, formula, sources
 from mapper.inference.config import Config
 from mapper.inference.entries import from_field, goes_by_form, is_silent
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
@@ -491,7 +491,7 @@ class Facts:
             )
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
-        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place, by=rule)
+        return follows(rule, values, value, weakest(evidences))
 
 
 def _is_one_of(by: FactRule | None, rules: Iterable[FactRule]) -> bool:

@@ -46,8 +46,8 @@ class Amounts(NamedTuple):
 
 
 _ALL, _FEWER, _FEWEST = Amounts(40, 10, 12), Amounts(20, 6, 6), Amounts(12, 4, 3)
-_LESS = Amounts(8, 2, 2, questions=5, letters=240, rows=12, nearest=2)  # for what has much of everything
-_LEAST = Amounts(4, 1, 1, questions=3, letters=240, rows=6, nearest=1)
+_LESS = Amounts(8, 2, 2, questions=5, letters=140, rows=12, nearest=2)  # for what has much of everything
+_LEAST = Amounts(4, 1, 1, questions=3, letters=150, rows=6, nearest=1)
 _ALL_ASKED = (
     _LESS._replace(questions=24),
     _LEAST._replace(questions=24),

@@ -32,6 +32,9 @@ class FactRule:
     line: int
     type: str | None = None  # one of TYPES; None where another rule for the same name says it
     doc: str = ""
+    same_as: tuple[
+        str, ...
+    ] = ()  # sizes that go on into this one: where both have one value, a source has one field
     config: tuple[str, ...] = ()  # fields of the config, dotted below its top, first that is there wins
     silent: bool = False  # `config: []`: no field of the config says it, whatever the vocabulary's words are
     stated: bool = False  # only where the file says it: the default of its type is none
@@ -210,7 +213,7 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
-    **dict.fromkeys(("at", "config", "has", "lacks", "square"), Fields.words),
+    **dict.fromkeys(("at", "config", "has", "lacks", "square", "same_as"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold", "by_whole"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns", "kernels"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),

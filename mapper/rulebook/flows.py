@@ -244,7 +244,12 @@ def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ..
 def with_words(base: str, words: Sequence[str]) -> str:
     """`self-attention with a causal mask, grouped queries and rotary embeddings`."""
     words = list(dict.fromkeys(words))
-    return f"{base} with {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}" if words else base
+    joint = (
+        ", with" if ", " in base else " with"
+    )  # what is said of a part of the base is said before the comma
+    return (
+        f"{base}{joint} {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}" if words else base
+    )
 
 
 def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:

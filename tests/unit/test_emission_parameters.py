@@ -132,3 +132,12 @@ def test_every_argument_keeps_its_values(seed):
         held = given(done)[found]
         assert [value // 2 for value in held] == [*pair] if half else held == [*pair], (name, text)
         assert found.isidentifier()
+
+
+def test_a_word_that_stands_twice_in_a_row_is_said_once():
+    done = class_of(in_channels=(8, 4), layers_layers_in_channels=(16, 8), layers_layers_stride=(1, 2))
+    tidy(done)
+    assert list(given(done)) == ["in_channels", "layers_in_channels", "layers_stride"]
+    taken = class_of(a_b_size=(1, 2), a_a_b_size=(3, 4))
+    tidy(taken)
+    assert list(given(taken)) == ["b_size", "a_b_size"]

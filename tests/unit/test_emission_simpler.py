@@ -9,7 +9,7 @@ import pytest
 from mapper.architecture import Fact
 from mapper.emission.drafts import LEFT_OUT, Argument, Draft, resolve
 from mapper.emission.module_tree import Folder
-from mapper.emission.simpler import without_ones, without_sums_of_one
+from mapper.emission.simpler import without_ones, without_single_loops, without_sums_of_one
 
 
 def size(text: str) -> ast.expr:
@@ -43,6 +43,22 @@ def test_a_size_beside_itself_is_counted(text, shorter):
     assert ast.unparse(without_sums_of_one(size(text))) == shorter
 
 
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("nn.ModuleList(Layer(config) for _ in range(1))", "nn.ModuleList([Layer(config)])"),
+        ("super().__init__(f(g[0], (1,)) for _ in range(1))", "super().__init__([f(g[0], (1,))])"),
+        ("[A(), *(B(1) for _ in range(1))]", "[A(), B(1)]"),
+        (
+            "nn.ModuleList(Layer(config) for _ in range(12))",
+            "nn.ModuleList(Layer(config) for _ in range(12))",
+        ),
+    ],
+)
+def test_a_loop_that_runs_once_is_its_element(text, shorter):
+    assert without_single_loops(text) == shorter
+
+
 def drafts(*values: int, evidence: str = "rule") -> list[Draft]:
     """Classes of one convolution with a stride, which a rule or a file says."""
     made = []
@@ -66,3 +82,11 @@ def test_factors_that_a_file_says_stay():
     draft = Draft(Folder(()))
     draft.arguments.append(Argument("width", 1, size("n * size"), facts))
     assert resolve([draft], lambda fact, _: fact.name).resolved == ["config.n * config.size"]
+
+
+def test_an_argument_that_a_file_says_is_left_out_where_it_is_torchs_own_number():
+    made = drafts(1, 1, evidence="config")
+    for draft in made:
+        draft.arguments[-1].default, draft.arguments[-1].usual = None, 1
+    assert resolve(made, lambda *_: None).resolved == [LEFT_OUT]
+    assert resolve(made, lambda *_: "stride").resolved == ["config.stride"]  # a field that may be edited

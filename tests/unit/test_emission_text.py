@@ -194,3 +194,6 @@ def test_a_comment_on_many_layers_loses_layers_before_the_name_of_the_tensor() -
     assert comment_row(row, 110) == row
     assert comment_row(row, 75) == "    # shape: model.layers.{0..2,4..6,..}.mlp.gate_proj.weight [64, 64]"
     assert comment_row("# " + "a" * 80, 20) == "# " + "a" * 15 + "..."
+    assert comment_row("    # config: in_proj.weight [164, 32] = 2 * groups * state_size", 50).endswith(
+        "[164, 32] = 2 * ..."
+    )

@@ -50,3 +50,8 @@ def test_what_follows_a_return_adds_nothing():
     body = 'if has(gate):\n  "a gate"\n  return gate(x)\n"no gate"\nreturn x\n'
     assert said(body, {"gate"}, {}) == "a mixer with a gate"
     assert said(body, set(), {}) == "a mixer with no gate"
+
+
+def test_what_is_added_stands_apart_from_a_part_of_what_is_said_before():
+    doc = "an image through stages, each coarser than the one before"
+    assert said(BODY, {"gate"}, {"scale": 1.0}, doc) == f"{doc}, with a gate"

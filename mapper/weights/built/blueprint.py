@@ -130,7 +130,8 @@ class _Writer:
 
 
 def _fact(fact: Fact) -> list[Any]:
-    return [fact.name, plain(fact.value), fact.at, fact.evidence, fact.source]
+    same = [list(fact.same_as)] if fact.same_as else []
+    return [fact.name, plain(fact.value), fact.at, fact.evidence, fact.source, *same]
 
 
 def place_data(place: Place) -> list[Any]:

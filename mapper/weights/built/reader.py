@@ -138,7 +138,8 @@ def _fact(data: Any) -> Fact:
     name, value, at, evidence, source = data[:5]
     said = {"at": at, "source": source, "evidence": evidence}
     known = one_of(said, "evidence", EVIDENCE)
-    return Fact(dotted(name), value_of(value), text(said, "at"), known, text(said, "source"))
+    same = tuple(map(dotted, items({"same_as": data[5]}, "same_as"))) if len(data) > 5 else ()
+    return Fact(dotted(name), value_of(value), text(said, "at"), known, text(said, "source"), same_as=same)
 
 
 def _flow(name: str, data: Any) -> FlowRule:
