@@ -85,13 +85,18 @@ def infer(
     lines: list[str] = []
     if is_tried:
         architecture, lines = _tried(architecture, seconds, text, device)
-    answers = _answers(architecture) or _no_answer(architecture, is_tried)
-    rest = [*lines, *_unknown(architecture), *_open(architecture)]
-    say("\n".join([first_line(architecture, paint()), *answers, *rest]))
+    say("\n".join(_report(architecture, lines, is_tried)))
     if remember:
         from mapper.evidence.remembered import remember as keep
 
         say(f"kept in {keep(architecture)}")
+
+
+def _report(architecture: Architecture, tried: list[str], is_tried: bool) -> list[str]:
+    """What it is, what was found, the table of what was tried, and what is left."""
+    answers = _answers(architecture) or _no_answer(architecture, is_tried)
+    left = [*_unknown(architecture), *_open(architecture)]
+    return [first_line(architecture, paint()), *answers, *tried, *left]
 
 
 def _tried(

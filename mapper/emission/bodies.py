@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mapper.architecture import Block, Leaf, Numbered, Place
@@ -22,6 +23,7 @@ from mapper.limits import FLOW_CALLS
 from mapper.naming.members import UPDATED
 
 Activation = Callable[[str, ast.expr], ast.expr]
+_SHORT = 2  # calls of a body that says more where it is called than under a name
 
 
 @dataclass(eq=False)
@@ -46,13 +48,45 @@ class Bodies:
         return name if len(same) == 1 else f"{name}_{same.index(block) + 1}"
 
     def is_inlined(self, block: Block) -> bool:
-        """Whether calls are replaced by the body: one expression without leaves of its own, each argument read once."""
+        """Whether calls are replaced by the body: one expression without leaves of its own or a short one, each argument read once."""
         piece = self.program.piece(block)
         if self.owners[id(block)].block is block or len(piece.statements) != 1:
             return False
         read = [node.id for node in ast.walk(piece.statements[0]) if isinstance(node, ast.Name)]
         once = all(read.count(name) <= 1 for name in piece.takes)
-        return isinstance(piece.statements[0], ast.Return) and once and not (piece.takes and block.roles)
+        if not isinstance(piece.statements[0], ast.Return) or not once:
+            return False
+        return not (piece.takes and block.roles) or (_is_short(piece) and self.is_called_at_home(block))
+
+    def is_called_at_home(self, block: Block) -> bool:
+        """Whether all calls stand in the class that holds the block."""
+        home = self.owners[id(block)].place
+        return all(place == home for place in self.callers.get(id(block), ()))
+
+    @cached_property
+    def callers(self) -> dict[int, list[Place]]:
+        """The places of the classes whose bodies refer to each block."""
+        found: dict[int, list[Place]] = {}
+        for piece in self.program.pieces.values():
+            place = self.owners[id(piece.block)].place
+            for item in piece.used:
+                found.setdefault(item, []).append(place)
+        return found
+
+
+def _is_short(piece: Piece) -> bool:
+    """Whether a body is no more than one or two modules called one after the other, as in `norm(convolution(x))`."""
+    node = piece.statements[0]
+    value = node.value if isinstance(node, ast.Return) else None
+    for _ in range(_SHORT):
+        if not isinstance(value, ast.Call) or len(value.args) != 1 or value.keywords:
+            return False
+        if not isinstance(value.func, ast.Name) or not isinstance(piece.block.roles.get(value.func.id), Leaf):
+            return False
+        value = value.args[0]
+        if isinstance(value, ast.Name):
+            return not piece.context and (value.id,) == piece.takes
+    return False
 
 
 class Body:
