@@ -385,7 +385,8 @@ class _Spell(ast.NodeTransformer):
         }  # no name of the caller's is one
         value = _Given(places).visit(copied(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
-        return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)
+        named = {f"\0{name}": argument for name, argument in given.items()}
+        return _Decided().visit(_Given(named).visit(spelled))
 
 
 def _is_false(node: ast.expr) -> bool:
@@ -418,6 +419,20 @@ class _Given(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return self.given.get(node.id, node)
+
+
+class _Decided(ast.NodeTransformer):
+    """`None if None is None else causal_mask(x, None)`, where a call gives None for a parameter, is `None`."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        test = node.test
+        is_of_none = (
+            is_none_asked(test) and isinstance(test.left, ast.Constant) and test.left.value is None  # type: ignore[attr-defined]
+        )
+        if not is_of_none:
+            return node
+        return node.body if isinstance(test.ops[0], ast.Is) else node.orelse  # type: ignore[attr-defined]
 
 
 def _raw(text: str) -> ast.expr:

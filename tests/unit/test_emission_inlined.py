@@ -43,3 +43,8 @@ def test_a_docstring_says_of_a_residual_where_there_is_one() -> None:
     assert text.count("a projection.") + text.count("a projection and a residual.") > 0
     for found in re.finditer(r"a projection( and a residual)?[.].*?return ([^\n]*?) (?:def|class) ", text):
         assert bool(found[1]) == found[2].startswith("x + ")
+
+
+def test_a_choice_on_what_is_never_given_is_made() -> None:
+    text = source("informer")
+    assert "None is None" not in text and "None is not None" not in text
