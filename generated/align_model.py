@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -160,7 +160,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.project_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class Expansion(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ class Attention(nn.Module):
 
 class VisionLayerWithExpansionAndStride(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation and a projection.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class VisionLayerWithExpansionAndStride(nn.Module):
 
 class VisionLayerWithExpansionAndResidual(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation, a projection and a residual.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class VisionLayerWithExpansionAndResidual(nn.Module):
 
 class VisionLayerWithExpansion(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation and a projection.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class VisionLayerWithExpansion(nn.Module):
 
 class VisionLayer(nn.Module):
     """vision_model.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection (a residual where the shapes allow).
+    squeeze-and-excitation and a projection.
     """
 
     def __init__(self, config: Config):
@@ -331,7 +331,7 @@ class VisionLayer(nn.Module):
 
 class VisionLayerWithResidual(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection (a residual where the shapes allow).
+    squeeze-and-excitation, a projection and a residual.
     """
 
     def __init__(self, config: Config):
@@ -396,7 +396,7 @@ class Encoder(nn.Module):
 
 
 class VisionEmbeddingsWithLayers(nn.Module):
-    """vision_model: an image through stages, each coarser than the one before with layers of convolutions
+    """vision_model: an image through stages, each coarser than the one before, with layers of convolutions
     and pooling.
     """
 
@@ -601,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 10dbf8e35b0d5b04
+# sha256 of all above: 20cfb6f8b6cf980e

@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,6 @@ class Config:
     heads: int = 16  # config: decoder_attention_heads
     # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * head_dim
     head_dim: int = 64
-    head_hidden_size: int = 1024  # shape: classification_head.dense.weight [1024, 1024]
     labels: int = 3  # shape: classification_head.out_proj.weight [3, 1024]
     intermediate_size: int = 4096  # shape: model.decoder.layers.{0..11}.fc1.weight [4096, 1024]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
@@ -160,8 +159,8 @@ class Classifier(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.out_proj = nn.Linear(config.head_hidden_size, config.labels)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out_proj = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out_proj(torch.tanh(self.dense(x)))
@@ -343,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
 # "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b425497e7ea8bb54
+# sha256 of all above: 1c1edfa66fae850f

@@ -1,4 +1,4 @@
-"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules e91981f1fde6.
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     heads: int = 12  # config: num_attention_heads
     # config: bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    head_hidden_size: int = 768  # shape: cls.predictions.transform.dense.weight [768, 768]
     intermediate_size: int = 3072  # shape: bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: bert.encoder.layer.*
 
@@ -130,8 +129,8 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -257,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 1614c4fdf49c1eac
+# sha256 of all above: 928c7dc6337ff0bc

@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules e91981f1fde6.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
 
     text_hidden_size: int = 2560  # shape: language_model.model.decoder.final_layer_norm.weight [2560]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.decoder.layers.{0..31}.self_attn.q_proj.weight [2560, 2560] = heads * he...
+    # config: language_model.model.decoder.layers.{0..31}.self_attn.q_proj.weight [2560, 2560] = heads * ...
     text_head_dim: int = 80
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [1408, 3, 14, 14]
     vision_hidden_size: int = 1408  # shape: vision_model.post_layernorm.weight [1408]
@@ -50,7 +50,7 @@ class Config:
     querier_intermediate_size: int = 3072
     vocab_size: int = 50304  # shape: language_model.model.decoder.embed_tokens.weight [50304, 2560]
     position_offset: int = 2  # rule: families/opt.yaml (a constant of the published code)
-    # rule: language_model.model.decoder.embed_positions.weight [2050, 2560] = fact.position.offset + posit...
+    # rule: language_model.model.decoder.embed_positions.weight [2050, 2560] = fact.position.offset + ...
     text_positions: int = 2048
     text_layers: int = 32  # name: language_model.model.decoder.layers.*
     features_image_id: int = 50265  # config: image_token_index
@@ -335,7 +335,7 @@ class VisionLayer(nn.Module):
 
 
 class QuerierLayerWithCrossAttention(nn.Module):
-    """qformer.encoder.layer.*: post-norm, self-attention of learned queries and a feed-forward (Q-Former)
+    """qformer.encoder.layer.*: post-norm, self-attention of learned queries and a feed-forward (Q-Former),
     with cross-attention of the queries.
     """
 
@@ -449,7 +449,7 @@ class Encoder(nn.Module):
 
 
 class Queries(nn.Module):
-    """qformer: learned queries, layers with cross-attention to encoder_hidden_states with a norm before
+    """qformer: learned queries, layers with cross-attention to encoder_hidden_states, with a norm before
     the layers.
     """
 
@@ -508,13 +508,10 @@ class Model(nn.Module):
         length), position_ids (batch, length)
         """
         encoder_hidden_states = self.vision_model(pixel_values)
-        image_features = self.projector(self.qformer(encoder_hidden_states, self.query_tokens))
+        image_features = self.language_projection(self.qformer(encoder_hidden_states, self.query_tokens))
         x = self.language_model.model.decoder(input_ids, image_features, position_ids, attention_mask)
         logits = F.linear(x, self.language_model.model.decoder.embed_tokens.weight)
         return Output(logits=logits, last_hidden_state=x, image_hidden_states=image_features)
-
-    def projector(self, x: Tensor) -> Tensor:
-        return self.language_projection(x)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -549,4 +546,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: eac37c6aa978bcb2
+# sha256 of all above: 2c093d0a17a1bd8d

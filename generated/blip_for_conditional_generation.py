@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,10 +31,9 @@ class Config:
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
     patch_size: int = 16  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
     vision_positions: int = 577  # shape: vision_model.embeddings.position_embedding [1, 577, 768]
-    head_hidden_size: int = 768  # shape: text_decoder.cls.predictions.transform.dense.weight [768, 768]
     lm_head_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
     heads: int = 12  # config: text_config.num_attention_heads
-    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head...
+    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
@@ -155,11 +154,11 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.lm_head_norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.lm_head_norm_eps),
             }
         )
-        self.decoder = nn.Linear(config.head_hidden_size, config.vocab_size, bias=False)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -419,4 +418,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 6d3c41c7184c8825
+# sha256 of all above: 354424470e6ee339

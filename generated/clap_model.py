@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules e91981f1fde6.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,7 @@ class Config:
     padding_index: int = 1  # default: text_config.pad_token_id, left out: the default of clap_text_model
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.query.weight [96, 96]
     audio_head_dim: int = 24
-    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table [...
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table ...
     window_size: int = 8
     embedding_size: int = 96  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
     # shape: audio_model.audio_encoder.patch_embed.fusion_model.local_att.0.weight [24, 96, 1, 1]
@@ -225,7 +225,9 @@ class Embeddings(nn.Module):
 
 
 class AttentionSelf(nn.Module):
-    """audio_model.audio_encoder.layers.*.blocks.*.attention.self."""
+    """audio_model.audio_encoder.layers.*.blocks.*.attention.self: holds what the module around it computes
+    with.
+    """
 
     def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
@@ -435,8 +437,8 @@ class Encoder(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second (Swin) with
-    downsampling.
+    """audio_model.audio_encoder.layers.*: a stage of layers with shifted windows in every second (Swin)
+    with downsampling.
     """
 
     def __init__(
@@ -467,7 +469,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second (Swin)."""
+    """audio_model.audio_encoder.layers.3: a stage of layers with shifted windows in every second (Swin)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -619,4 +621,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1deb3424e33e040e
+# sha256 of all above: 930d7aca0204d4be

@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules e91981f1fde6.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -111,7 +111,7 @@ class Downsampling(nn.ModuleList):
 
 
 class Layer(nn.Module):
-    """stages.*.blocks.*: a depthwise convolution, its norm, then a feed-forward over the channels with
+    """stages.*.blocks.*: a depthwise convolution, its norm, then a feed-forward over the channels, with
     layer norm (ConvNeXt).
     """
 
@@ -133,7 +133,7 @@ class Layer(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """stages.*: a stage: layers in sequence with downsampling first."""
+    """stages.*: a stage of layers in sequence with downsampling first."""
 
     def __init__(
         self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
@@ -152,7 +152,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """stages.0: a stage: layers in sequence."""
+    """stages.0: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -226,4 +226,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a2cbd6f4d56a3923
+# sha256 of all above: 99b4da13283425ef

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules e91981f1fde6.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -314,9 +314,7 @@ class Attention(nn.Module):
 
 
 class BackboneLayerWithNorm(nn.Module):
-    """model.backbone.model.encoder.stages.*.blocks.0.layers.*: a convolution, its norm and activation,
-    with a residual where the shapes allow.
-    """
+    """model.backbone.model.encoder.stages.*.blocks.0.layers.*: a convolution, its norm and activation."""
 
     def __init__(self, convolution_in_channels: int, out_channels: int):
         super().__init__()
@@ -685,8 +683,8 @@ class CrossStage(nn.Module):
 
 
 class StageWithConvolution(nn.Module):
-    """model.backbone.model.encoder.stages.0.blocks.0: a stage: layers in sequence, then aggregation of all
-    their outputs by two convolutions (HGNet).
+    """model.backbone.model.encoder.stages.0.blocks.0: a stage of layers in sequence, then aggregation of
+    all their outputs by two convolutions (HGNet).
     """
 
     def __init__(self, config: Config):
@@ -712,8 +710,8 @@ class StageWithConvolution(nn.Module):
 
 
 class StageWithConvolution2(nn.Module):
-    """model.backbone.model.encoder.stages.1.blocks.0: a stage: layers in sequence, then aggregation of all
-    their outputs by two convolutions (HGNet).
+    """model.backbone.model.encoder.stages.1.blocks.0: a stage of layers in sequence, then aggregation of
+    all their outputs by two convolutions (HGNet).
     """
 
     def __init__(self, config: Config):
@@ -835,12 +833,12 @@ class FinerBlocks(nn.Module):
 
 
 class StageWithAggregatedAnyKernel(nn.Module):
-    """model.backbone.model.encoder.stages.1: a stage: groups of layers with downsampling before them."""
+    """model.backbone.model.encoder.stages.1: a stage of groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.downsample = Downsampling(config, out_channels=64)
-        self.blocks = nn.ModuleList(StageWithConvolution2(config) for _ in range(1))
+        self.blocks = nn.ModuleList([StageWithConvolution2(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsample(x)
@@ -850,8 +848,8 @@ class StageWithAggregatedAnyKernel(nn.Module):
 
 
 class Stage(nn.Module):
-    """model.backbone.model.encoder.stages.*.blocks.0: a stage: layers in sequence, then aggregation of all
-    their outputs by two convolutions (HGNet).
+    """model.backbone.model.encoder.stages.*.blocks.0: a stage of layers in sequence, then aggregation of
+    all their outputs by two convolutions (HGNet).
     """
 
     def __init__(
@@ -894,8 +892,8 @@ class Stage(nn.Module):
 
 
 class StageWithLightPostNorm(nn.Module):
-    """model.backbone.model.encoder.stages.2.blocks.1: a stage: layers in sequence, then aggregation of all
-    their outputs by two convolutions (HGNet).
+    """model.backbone.model.encoder.stages.2.blocks.1: a stage of layers in sequence, then aggregation of
+    all their outputs by two convolutions (HGNet).
     """
 
     def __init__(self, config: Config):
@@ -921,11 +919,11 @@ class StageWithLightPostNorm(nn.Module):
 
 
 class StageWithAggregatedConvolution(nn.Module):
-    """model.backbone.model.encoder.stages.0: a stage: groups of layers."""
+    """model.backbone.model.encoder.stages.0: a stage of groups of layers."""
 
     def __init__(self, config: Config):
         super().__init__()
-        self.blocks = nn.ModuleList(StageWithConvolution(config) for _ in range(1))
+        self.blocks = nn.ModuleList([StageWithConvolution(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         for stage in self.blocks:
@@ -984,7 +982,7 @@ class HybridEncoder(nn.Module):
 
 
 class StageWithLightPostNormAndStagesAndResidual(nn.Module):
-    """model.backbone.model.encoder.stages.2: a stage: groups of layers with downsampling before them."""
+    """model.backbone.model.encoder.stages.2: a stage of groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -1012,22 +1010,23 @@ class StageWithLightPostNormAndStagesAndResidual(nn.Module):
 
 
 class StageWithLightPostNormAndStages(nn.Module):
-    """model.backbone.model.encoder.stages.3: a stage: groups of layers with downsampling before them."""
+    """model.backbone.model.encoder.stages.3: a stage of groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.downsample = Downsampling(config, out_channels=512)
         self.blocks = nn.ModuleList(
-            Stage(
-                config,
-                out_channels=128,
-                layers_in_channels=(512, 128, 128),
-                convolution_in_channels=896,
-                convolution_1_out_channels=512,
-                convolution_in_channels_2=512,
-                convolution_2_out_channels=1024,
-            )
-            for _ in range(1)
+            [
+                Stage(
+                    config,
+                    out_channels=128,
+                    layers_in_channels=(512, 128, 128),
+                    convolution_in_channels=896,
+                    convolution_1_out_channels=512,
+                    convolution_in_channels_2=512,
+                    convolution_2_out_channels=1024,
+                )
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -1038,7 +1037,7 @@ class StageWithLightPostNormAndStages(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """model.backbone.model: an image through stages, each coarser than the one before with the feature
+    """model.backbone.model: an image through stages, each coarser than the one before, with the feature
     maps of its stages, which are kept and the feature maps of some stages.
     """
 
@@ -1165,4 +1164,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c4e843623699dd56
+# sha256 of all above: d6405494d3205af4

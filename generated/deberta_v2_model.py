@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,7 +24,6 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 768  # shape: deberta.encoder.rel_embeddings.weight [512, 768]
-    head_hidden_size: int = 768  # shape: lm_predictions.lm_head.dense.weight [768, 768]
     norm_eps: float = 1e-7  # config: layer_norm_eps
     vocab_size: int = 128100  # shape: deberta.embeddings.word_embeddings.weight [128100, 768]
     heads: int = 12  # config: num_attention_heads
@@ -124,8 +123,8 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -281,4 +280,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5097b3a5400fc1ba
+# sha256 of all above: f291b9ceef77dfab

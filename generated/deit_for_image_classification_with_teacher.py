@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,6 @@ class Config:
     norm_eps: float = 1e-12  # config: layer_norm_eps
     intermediate_size: int = 3072  # shape: deit.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: deit.encoder.layer.*
-    pooled_size: int = 768  # shape: cls_classifier.weight [1000, 768]
     labels: int = 1000  # shape: cls_classifier.weight [1000, 768]
 
 
@@ -187,8 +186,8 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.deit = Encoder(config)
-        self.cls_classifier = nn.Linear(config.pooled_size, config.labels)
-        self.distillation_classifier = nn.Linear(config.pooled_size, config.labels)
+        self.cls_classifier = nn.Linear(config.hidden_size, config.labels)
+        self.distillation_classifier = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -228,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 988e931ba47be211
+# sha256 of all above: 6fa8c4e552aa775a

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules e91981f1fde6.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -54,6 +54,11 @@ def flatten_patches(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
+def level_sizes(maps: list[Tensor]) -> list[tuple[int, int]]:
+    """Rows and columns of each map."""
+    return [(x.shape[2], x.shape[3]) for x in maps]
+
+
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 
@@ -86,13 +91,6 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int, antialia
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
     grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
     return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
-
-
-def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
-    """For each map, the coarsest first: the size of the next finer one; twice its own for the finest."""
-    finest = maps[0].shape
-    above = [(each.shape[2], each.shape[3]) for each in maps[:-1]]
-    return [*above[::-1], (2 * finest[2], 2 * finest[3])]
 
 
 def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
@@ -136,7 +134,7 @@ class Embeddings(nn.Module):
 
 
 class DepthHead(nn.Module):
-    """head: depth head: convolutions, then sigmoid or ReLU with upsampling."""
+    """head: depth head: convolutions, then sigmoid or ReLU, with upsampling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -277,14 +275,14 @@ class NeckLayerWithResidual(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, map: Tensor, size: Tensor) -> Tensor:
         x = self.residual_layer2(x)
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
 class NeckLayerWithResidual2(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
-    fusion) with a coarser feature map added.
+    fusion), with a coarser feature map added.
     """
 
     def __init__(self, config: Config):
@@ -293,7 +291,7 @@ class NeckLayerWithResidual2(nn.Module):
         self.residual_layer2 = Residual()
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
 
-    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, map: Tensor, size: Tensor) -> Tensor:
         x = x + self.residual_layer1(map)
         x = self.residual_layer2(x)
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
@@ -369,7 +367,8 @@ class FusedMaps(nn.Module):
         ):
             sized.append(projection(layer(map)))
         x = sized[-1]
-        for layer, map, size in zip(self.fusion_stage.layers, sized[::-1], sizes_above(sized), strict=True):
+        sizes = level_sizes(sized[:-1])[::-1] + [(2 * sized[0].shape[2], 2 * sized[0].shape[3])]
+        for layer, map, size in zip(self.fusion_stage.layers, sized[::-1], sizes, strict=True):
             x = layer(x, map, size)
         return x
 
@@ -415,4 +414,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6bef7ec1a914ca67
+# sha256 of all above: f898d372a4ae5ce8

@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     head_dim: int = 64  # config: layer.{0..11}.attention.q_proj.weight [384, 384] = heads * head_dim
     intermediate_size: int = 1536  # shape: layer.{0..11}.mlp.up_proj.weight [1536, 384]
     layers: int = 12  # name: layer.*
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 100.0  # config: rope_theta
 
 
@@ -169,7 +168,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.patch_size = config.patch_size
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embeddings = Embeddings(config)
         self.layer = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -224,4 +223,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 7b1bae6eff0e8c0d
+# sha256 of all above: 85ee0f95676da72d

@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules e91981f1fde6.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,6 @@ class Config:
     norm_eps: float = 1e-12
     intermediate_size: int = 3072  # shape: distilbert.transformer.layer.{0..5}.ffn.lin1.weight [3072, 768]
     layers: int = 6  # name: distilbert.transformer.layer.*
-    head_hidden_size: int = 768  # shape: vocab_transform.weight [768, 768]
 
 
 @dataclass
@@ -154,8 +153,8 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.distilbert = Encoder(config)
-        self.vocab_transform = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.vocab_layer_norm = nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps)
+        self.vocab_transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.vocab_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.vocab_projector: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(config.vocab_size))})
 
     def forward(
@@ -197,4 +196,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: fc4418b22b9c2a83
+# sha256 of all above: ab078ce8256894ab

@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules e91981f1fde6.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,6 @@ class Config:
     norm_eps: float = 1e-12
     intermediate_size: int = 3072  # shape: distilbert.transformer.layer.{0..5}.ffn.lin1.weight [3072, 768]
     layers: int = 6  # name: distilbert.transformer.layer.*
-    head_hidden_size: int = 768  # shape: pre_classifier.weight [768, 768]
     labels: int = 2  # shape: classifier.weight [2, 768]
 
 
@@ -155,8 +154,8 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.distilbert = Encoder(config)
-        self.pre_classifier = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.classifier = nn.Linear(config.head_hidden_size, config.labels)
+        self.pre_classifier = nn.Linear(config.hidden_size, config.hidden_size)
+        self.classifier = nn.Linear(config.hidden_size, config.labels)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
@@ -196,4 +195,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 32ebff235d7c3436
+# sha256 of all above: c46f47c5fc5d991c

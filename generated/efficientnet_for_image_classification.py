@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -103,7 +103,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.project_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Expansion(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class DepthwiseWithStride(nn.Module):
 
 class LayerWithExpansionAndStride(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation and a projection.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class LayerWithExpansionAndStride(nn.Module):
 
 class LayerWithExpansionAndResidual(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation, a projection and a residual.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class LayerWithExpansionAndResidual(nn.Module):
 
 class LayerWithExpansion(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    depthwise convolution, squeeze-and-excitation and a projection.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class LayerWithExpansion(nn.Module):
 
 class Layer(nn.Module):
     """efficientnet.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection (a residual where the shapes allow).
+    squeeze-and-excitation and a projection.
     """
 
     def __init__(self, config: Config):
@@ -246,7 +246,7 @@ class Layer(nn.Module):
 
 class LayerWithResidual(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
-    squeeze-and-excitation and a projection (a residual where the shapes allow).
+    squeeze-and-excitation, a projection and a residual.
     """
 
     def __init__(self, config: Config):
@@ -387,7 +387,7 @@ class FinalConvolution(nn.Module):
                 ),
             ]
         )
-        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, padding=0, bias=False)
+        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, bias=False)
         self.top_bn = nn.BatchNorm2d(2560, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -395,8 +395,8 @@ class FinalConvolution(nn.Module):
 
 
 class EmbeddingsWithLayers(nn.Module):
-    """efficientnet: an image through stages, each coarser than the one before with layers of convolutions,
-    a last convolution and pooling.
+    """efficientnet: an image through stages, each coarser than the one before, with layers of
+    convolutions, a last convolution and pooling.
     """
 
     def __init__(self, config: Config):
@@ -452,4 +452,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 4ce8782f09c5fd43
+# sha256 of all above: 1784c001c64701d4

@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,6 @@ class Config:
     heads: int = 4  # config: num_attention_heads
     # config: electra.encoder.layer.{0..11}.attention.self.query.weight [256, 256] = heads * head_dim
     head_dim: int = 64
-    head_hidden_size: int = 256  # shape: discriminator_predictions.dense.weight [256, 256]
     labels: int = 1  # shape: discriminator_predictions.dense_prediction.weight [1, 256]
     # shape: electra.encoder.layer.{0..11}.intermediate.dense.weight [1024, 256]
     intermediate_size: int = 1024
@@ -76,7 +75,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """electra.embeddings."""
+    """electra.embeddings: holds what the module around it computes with."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -121,8 +120,8 @@ class Discriminator(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.dense_prediction = nn.Linear(config.head_hidden_size, config.labels)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense_prediction = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dense_prediction(F.gelu(self.dense(x)))
@@ -234,4 +233,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 398ca97443b5dcf8
+# sha256 of all above: e8fcda91127dc788

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -143,7 +143,7 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 
 class Codebook(nn.Module):
-    """quantizer.layers.*.codebook."""
+    """quantizer.layers.*.codebook: holds what the module around it computes with."""
 
     embed: Tensor
 
@@ -405,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: fe3581e6ffe142cc
+# sha256 of all above: 3215861bb0eadc15

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules e91981f1fde6.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,6 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 103424  # shape: model.embed_tokens.weight [103424, 1024]
     layers: int = 18  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 500000.0  # config: rope_theta
 
 
@@ -156,7 +155,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -219,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ccf9d811a815af07
+# sha256 of all above: 222f3f99e2437ef0

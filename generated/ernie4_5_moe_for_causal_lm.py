@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules e91981f1fde6.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,8 +37,6 @@ class Config:
     least_sum: float = 1e-12  # config: moe_norm_min
     vocab_size: int = 103424  # shape: model.embed_tokens.weight [103424, 2560]
     layers: int = 28  # name: model.layers.*
-    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_dim: int = 128
     rotary_base: float = 500000.0  # config: rope_theta
 
 
@@ -189,7 +187,7 @@ class SharedExpert(nn.Module):
 
 
 class MoeStatics(nn.Module):
-    """model.layers.*.mlp.moe_statics."""
+    """model.layers.*.mlp.moe_statics: holds what the module around it computes with."""
 
     e_score_correction_bias: Tensor
 
@@ -260,7 +258,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
@@ -326,4 +324,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 9753a360c8df27f0
+# sha256 of all above: 2f93904ef3924fbc

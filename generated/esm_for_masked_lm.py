@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,13 +31,11 @@ class Config:
     vocab_size: int = 33  # shape: esm.embeddings.word_embeddings.weight [33, 1280]
     hidden_size: int = 1280  # shape: esm.encoder.emb_layer_norm_after.weight [1280]
     mask_id: int = 32  # config: mask_token_id
-    head_hidden_size: int = 1280  # shape: lm_head.dense.weight [1280, 1280]
     norm_eps: float = 1e-5  # config: layer_norm_eps
     heads: int = 20  # config: num_attention_heads
     # config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
 
 
@@ -142,8 +140,8 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.layer_norm = nn.LayerNorm(config.head_hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -152,7 +150,7 @@ class LmHead(nn.Module):
 
 
 class RotaryEmbeddings(nn.Module):
-    """esm.encoder.layer.*.attention.self.rotary_embeddings."""
+    """esm.encoder.layer.*.attention.self.rotary_embeddings: holds what the module around it computes with."""
 
     def __init__(self):
         super().__init__()
@@ -213,7 +211,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embeddings = Embeddings(config)
         self.encoder: Any = nn.ModuleDict(
@@ -367,4 +365,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: cf0b6f8a7be71ef0
+# sha256 of all above: ab7a7b0273183ea0

@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules e91981f1fde6.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
     hidden_size: int = 1024  # shape: lm_head.weight [32784, 1024]
     inner_size: int = 1536  # shape: model.layers.{0..35}.mamba.out_proj.weight [1024, 1536]
     groups: int = 1  # config: mamba_n_groups
-    # config: model.layers.{0..35}.mamba.in_proj.weight [3352, 1024] = 2 * inner_size + 2 * groups * state_...
+    # config: model.layers.{0..35}.mamba.in_proj.weight [3352, 1024] = 2 * inner_size + 2 * groups * ...
     state_size: int = 128
     heads: int = 24  # shape: model.layers.{0..35}.mamba.dt_bias [24]
     conv_kernel: int = 4  # shape: model.layers.{0..35}.mamba.conv1d.weight [1792, 1, 4]
@@ -53,8 +53,6 @@ class Config:
     vocab_size: int = 32784  # shape: lm_head.weight [32784, 1024]
     layers: int = 36  # name: model.layers.*
     embedding_scale: float = 5.656854249492381  # config: embedding_multiplier
-    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_dim: int = 64
     rotary_base: float = 100000000000.0  # config: rope_theta
     scale: float = 0.0390625  # config: lm_head_multiplier
 
@@ -220,7 +218,7 @@ def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 class StateSpace(nn.Module):
     """model.layers.*.mamba: Mamba-2 mixer: short convolution, selective scan with one decay for each head,
-    and gate with each part of the projection times a factor of its own.
+    and gate, with each part of the projection times a factor of its own.
     """
 
     def __init__(self, config: Config):
@@ -340,7 +338,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.scale = config.embedding_scale
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -412,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 58de5095a2a382a7
+# sha256 of all above: d0b24fa7d8555c83

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,9 +31,9 @@ class Config:
     encoder_head_dim: int = 64
     decoder_hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
     decoder_heads: int = 12  # config: text_config.decoder_attention_heads
-    # config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * he...
+    # config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * ...
     decoder_head_dim: int = 64
-    # config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 * heads * h...
+    # config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 * heads * ...
     vision_head_dim: int = 32
     # shape: model.language_model.decoder.layers.{0..5}.fc1.weight [3072, 768]
     decoder_intermediate_size: int = 3072
@@ -504,7 +504,7 @@ class Embeddings(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """model.vision_tower.blocks.*: a stage: layers in sequence."""
+    """model.vision_tower.blocks.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -533,7 +533,7 @@ class Stage(nn.ModuleList):
 
 
 class Pixels(nn.Module):
-    """model.vision_tower: an image through stages, each coarser than the one before with patch embeddings
+    """model.vision_tower: an image through stages, each coarser than the one before, with patch embeddings
     before each stage.
     """
 
@@ -646,4 +646,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 88da9f432cda4d6e
+# sha256 of all above: 403d497d516cd08c

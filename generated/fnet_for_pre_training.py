@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/fnet-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,6 @@ class Config:
     norm_eps: float = 1e-12  # config: layer_norm_eps
     hidden_size: int = 768  # shape: cls.seq_relationship.weight [2, 768]
     intermediate_size: int = 3072  # shape: fnet.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
-    head_hidden_size: int = 768  # shape: cls.predictions.transform.dense.weight [768, 768]
     layers: int = 12  # name: fnet.encoder.layer.*
 
 
@@ -118,8 +117,8 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -212,4 +211,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 54a870578946f143
+# sha256 of all above: bbb490804a22223e

@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,7 +36,7 @@ class Config:
     attention_scale: float = 0.0625  # default: families/gemma2.yaml: attention.query_scale ** -0.5
     vision_hidden_size: int = 1152  # shape: vision_tower.vision_model.post_layernorm.weight [1152]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_tower.vision_model.encoder.layers.{0..26}.self_attn.q_proj.weight [1152, 1152] = heads...
+    # config: vision_tower.vision_model.encoder.layers.{0..26}.self_attn.q_proj.weight [1152, 1152] = ...
     vision_head_dim: int = 72
     # shape: language_model.model.layers.{0..33}.mlp.gate_proj.weight [10240, 2560]
     text_intermediate_size: int = 10240
@@ -93,7 +93,6 @@ class Config:
     embedding_scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
-    rotary_dim: int = 256  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
@@ -418,7 +417,7 @@ class Decoder(nn.Module):
         self.scale = config.embedding_scale
         self.features_image_id = config.features_image_id
         self.window = config.window
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_local_base = config.rotary_local_base
@@ -533,4 +532,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 7222f80ce8e0e411
+# sha256 of all above: fbc8086c624b8277

@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -60,7 +60,6 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    rotary_dim: int = 256  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
 
@@ -217,7 +216,7 @@ class Model(nn.Module):
         self.scale = config.scale
         self.one_sided_window = config.one_sided_window
         self.layer_types = config.layer_types
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.rotary_local_base = config.rotary_local_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
@@ -284,4 +283,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 031807999893d0f0
+# sha256 of all above: 16b183287a1a0788

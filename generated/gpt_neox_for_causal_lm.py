@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules e91981f1fde6.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -106,7 +106,7 @@ class FeedForward(nn.Module):
 
 
 class RotaryEmb(nn.Module):
-    """gpt_neox.layers.*.attention.rotary_emb."""
+    """gpt_neox.layers.*.attention.rotary_emb: holds what the module around it computes with."""
 
     def __init__(self):
         super().__init__()
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: a81bfbffb58fb0f8
+# sha256 of all above: 1d8c755d960243bd

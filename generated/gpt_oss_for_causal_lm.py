@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules e91981f1fde6.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -66,7 +66,6 @@ class Config:
         "full_attention",
     )
     window: int = 128  # config: sliding_window
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 150000  # config: rope_theta
     rotary_factor: float = 32.0  # config: rope_scaling.factor
     rotary_original_positions: int = 4096  # config: rope_scaling.original_max_position_embeddings
@@ -233,7 +232,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Experts(nn.Module):
-    """model.layers.*.mlp.experts."""
+    """model.layers.*.mlp.experts: holds what the module around it computes with."""
 
     gate_up_proj_blocks: Tensor
     gate_up_proj_scales: Tensor
@@ -359,7 +358,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layer_types = config.layer_types
         self.window = config.window
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_original_positions = config.rotary_original_positions
@@ -454,4 +453,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 5169de4c8bf80ebe
+# sha256 of all above: f45a82164b894824

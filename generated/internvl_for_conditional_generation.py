@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules e91981f1fde6.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -50,7 +50,6 @@ class Config:
     vocab_size: int = 151674  # shape: language_model.lm_head.weight [151674, 896]
     layers: int = 24  # name: language_model.model.layers.*
     features_image_id: int = 151667  # config: image_token_id
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: text_config.rope_theta
     rotary_factor: float = 2.0  # config: text_config.rope_scaling.factor
     rotary_max_positions: int = 32768  # config: text_config.max_position_embeddings
@@ -325,7 +324,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_max_positions = config.rotary_max_positions
@@ -444,4 +443,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ef6ec0e8f3d61380
+# sha256 of all above: 2a2b474cdcaa9cb9

@@ -1,4 +1,4 @@
-"""LiquidAI/LFM2-1.2B: written by mapper 0.1.0, rules e91981f1fde6.
+"""LiquidAI/LFM2-1.2B: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family lfm2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,8 +31,6 @@ class Config:
     intermediate_size: int = 8192
     vocab_size: int = 65536  # shape: model.embed_tokens.weight [65536, 2048]
     layers: int = 16  # name: model.layers.*
-    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_dim: int = 64
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -206,7 +204,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
@@ -285,4 +283,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 16, "num_key_value_heads": 8, "rope_theta": 1000000.0, "vocab_size": 65536}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 05b4da3df4234a90
+# sha256 of all above: 713210933f8b792e

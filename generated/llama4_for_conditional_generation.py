@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,14 +30,14 @@ class Config:
     vision_head_dim: int = 88
     text_hidden_size: int = 5120  # shape: language_model.lm_head.weight [202048, 5120]
     text_heads: int = 40  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.q_proj.weight [5120, 5120] = heads * hea...
+    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.q_proj.weight [5120, 5120] = heads * ...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.k_proj.weight [1024, 5120] = kv_heads *...
+    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.k_proj.weight [1024, 5120] = kv_heads ...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     attention_scale: float = 0.08838834764831845
-    # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.shared_expert.gate_proj.weight [8192,...
+    # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.shared_expert.gate_proj.weight ...
     shared_expert_intermediate_size: int = 8192
     # shape: vision_model.model.layers.{0..33}.mlp.fc1.weight [5632, 1408]
     feed_forward_intermediate_size: int = 5632
@@ -57,15 +57,13 @@ class Config:
     patch_size: int = 14
     positions: int = 577  # shape: vision_model.positional_embedding_vlm [577, 1408]
     vision_layers: int = 34  # name: vision_model.model.layers.*
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 88
     vision_rotary_base: int = 10000  # config: vision_config.rope_theta
     vocab_size: int = 202048  # shape: language_model.lm_head.weight [202048, 5120]
     text_layers: int = 48  # name: language_model.model.layers.*
     features_image_id: int = 200092  # config: image_token_index
     temperature_length: int = 8192  # default: text_config.floor_scale, left out: the default of llama4_text
     temperature: float = 0.1  # default: text_config.attn_scale, left out: the default of llama4_text
-    # default: families/llama4_text.yaml: floor(((index + 1) % rotary.period + rotary.period - 1) / rotary....
+    # default: families/llama4_text.yaml: floor(((index + 1) % rotary.period + rotary.period - 1) / ...
     layer_types: tuple[str, ...] = (
         "chunked_attention",
         "chunked_attention",
@@ -117,8 +115,6 @@ class Config:
         "full_attention",
     )
     chunk: int = 8192  # config: text_config.attention_chunk_size
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    text_rotary_dim: int = 128
     text_rotary_base: float = 500000.0  # config: text_config.rope_theta
     rotary_factor: float = 16.0  # config: text_config.rope_scaling.factor
     rotary_low_factor: float = 1.0  # config: text_config.rope_scaling.low_freq_factor
@@ -494,7 +490,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.patch_size = config.patch_size
-        self.rotary_dim = config.vision_rotary_dim
+        self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embedding: Any = nn.ModuleDict(
             {
@@ -585,7 +581,7 @@ class Decoder(nn.Module):
         self.temperature = config.temperature
         self.layer_types = config.layer_types
         self.chunk = config.chunk
-        self.rotary_dim = config.text_rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.text_rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_low_factor = config.rotary_low_factor
@@ -728,4 +724,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 33a886a306a1d32f
+# sha256 of all above: 5e9f00324c15c8cd

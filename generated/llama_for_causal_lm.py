@@ -1,4 +1,4 @@
-"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules e91981f1fde6.
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family llama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 32000  # shape: lm_head.weight [32000, 2048]
     layers: int = 22  # name: model.layers.*
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -155,7 +154,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -220,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
-# sha256 of all above: 494d61b7bd46cd60
+# sha256 of all above: 566b8cfe23a0cfc0

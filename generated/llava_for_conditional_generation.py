@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules e91981f1fde6.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,7 @@ class Config:
 
     vision_hidden_size: int = 1024  # shape: vision_tower.vision_model.pre_layrnorm.weight [1024]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_tower.vision_model.encoder.layers.{0..23}.self_attn.q_proj.weight [1024, 1024] = heads...
+    # config: vision_tower.vision_model.encoder.layers.{0..23}.self_attn.q_proj.weight [1024, 1024] = ...
     vision_head_dim: int = 64
     text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [32064, 4096]
     text_heads: int = 32  # config: text_config.num_attention_heads
@@ -50,7 +50,6 @@ class Config:
     vocab_size: int = 32064  # shape: language_model.lm_head.weight [32064, 4096]
     text_layers: int = 32  # name: language_model.model.layers.*
     features_image_id: int = 32000  # config: image_token_index
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     # default: text_config.rope_parameters.rope_theta, left out: the default of llama
     rotary_base: float = 10000.0
     features_layer: int = -2  # config: vision_feature_layer
@@ -316,7 +315,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
@@ -407,4 +406,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: d728c92b9720f9a3
+# sha256 of all above: c18a1c97ce94170e

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,13 +24,13 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight [256, 256]...
+    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight [256, ...
     head_dim: int = 32
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
     window_size: int = 7
     pixel_decoder_hidden_size: int = 256  # shape: model.pixel_level_module.decoder.level_embed [3, 256]
     pixel_decoder_heads: int = 8  # config: num_attention_heads
-    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.sampling_offsets.weight [192...
+    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.sampling_offsets.weight ...
     points: int = 12
     decoder_hidden_size: int = 256  # shape: model.transformer_module.decoder.layernorm.weight [256]
     decoder_heads: int = 8  # config: num_attention_heads
@@ -275,7 +275,9 @@ def window_mask(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor | None:
 
 
 class AttentionSelf(nn.Module):
-    """model.pixel_level_module.encoder.encoder.layers.*.blocks.*.attention.self."""
+    """model.pixel_level_module.encoder.encoder.layers.*.blocks.*.attention.self: holds what the module
+    around it computes with.
+    """
 
     def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
@@ -424,7 +426,7 @@ class LevelMaps(nn.ModuleList):
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
             [
-                nn.Conv2d(in_channels, config.pixel_decoder_out_channels, kernel_size=1, padding=0),
+                nn.Conv2d(in_channels, config.pixel_decoder_out_channels, kernel_size=1),
                 nn.GroupNorm(32, config.pixel_decoder_out_channels),
             ]
         )
@@ -439,7 +441,7 @@ class LateralMap(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Conv2d(96, config.pixel_decoder_out_channels, kernel_size=1, padding=0, bias=False),
+                nn.Conv2d(96, config.pixel_decoder_out_channels, kernel_size=1, bias=False),
                 nn.GroupNorm(32, config.pixel_decoder_out_channels),
             ]
         )
@@ -661,8 +663,8 @@ class MaskedDecoder(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """model.pixel_level_module.encoder.encoder.layers.*: a stage: layers with shifted windows in every
-    second, whose map is kept with downsampling after them.
+    """model.pixel_level_module.encoder.encoder.layers.*: a stage of layers with shifted windows in every
+    second, whose map is kept, with downsampling after them.
     """
 
     def __init__(
@@ -692,7 +694,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """model.pixel_level_module.encoder.encoder.layers.3: a stage: layers with shifted windows in every
+    """model.pixel_level_module.encoder.encoder.layers.3: a stage of layers with shifted windows in every
     second, whose map is kept.
     """
 
@@ -713,8 +715,8 @@ class Stage(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """model.pixel_level_module.encoder: an image through stages, each coarser than the one before with the
-    feature maps of its stages, as they are before downsampling and the feature maps of some of four
+    """model.pixel_level_module.encoder: an image through stages, each coarser than the one before, with
+    the feature maps of its stages, as they are before downsampling and the feature maps of some of four
     stages, each with a norm.
     """
 
@@ -854,4 +856,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7a05c3f13a72ffba
+# sha256 of all above: 3a4f2374837fd49f

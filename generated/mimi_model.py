@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules e91981f1fde6.
+"""kyutai/mimi: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,8 +27,6 @@ class Config:
     heads: int = 8  # default: num_attention_heads, left out: the default of mimi
     # default: decoder_transformer.layers.{0..7}.self_attn.q_proj.weight [512, 512] = heads * head_dim
     head_dim: int = 64
-    # default: decoder_transformer.layers.{0..7}.self_attn.k_proj.weight [512, 512] = kv_heads * head_dim
-    kv_heads: int = 8
     # shape: quantizer.acoustic_residual_vector_quantizer.layers.{0..30}.codebook.embed_sum [2048, 256]
     codes: int = 2048
     # shape: quantizer.acoustic_residual_vector_quantizer.input_proj.weight [256, 512, 1]
@@ -41,8 +39,6 @@ class Config:
     channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
     layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
-    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_dim: int = 64
     rotary_base: float = 10000.0  # default: rope_parameters.rope_theta, left out: the default of mimi
     down_kernel: int = 4  # shape: downsample.conv.weight [512, 512, 4]
     group_size: int = 1  # shape: upsample.conv.weight [512, 1, 4]
@@ -127,8 +123,8 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
@@ -143,7 +139,8 @@ class Attention(nn.Module):
 
 class Codebook(nn.Module):
     """quantizer.semantic_residual_vector_quantizer.layers.0.codebook,
-    quantizer.acoustic_residual_vector_quantizer.layers.*.codebook.
+    quantizer.acoustic_residual_vector_quantizer.layers.*.codebook: holds what the module around it
+    computes with.
     """
 
     embed_sum: Tensor
@@ -418,7 +415,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.window = config.window
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
@@ -514,4 +511,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: d95f28591521c6f8
+# sha256 of all above: 1977a1c094d0ca25

@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules e91981f1fde6.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,6 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 32000  # shape: lm_head.weight [32000, 4096]
     layers: int = 32  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -156,7 +155,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -221,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 11208a39c9f6a313
+# sha256 of all above: d1fb3f2c0fa4ed76

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,14 +26,14 @@ class Config:
 
     text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [128256, 4096]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.q_proj.weight [4096, 4096] = heads * hea...
+    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.q_proj.weight [4096, 4096] = heads * ...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = kv_heads *...
+    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = kv_heads ...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     vision_hidden_size: int = 1280  # shape: vision_model.layernorm_pre.weight [1280]
     vision_heads: int = 16  # config: vision_config.attention_heads
-    # config: vision_model.global_transformer.layers.{0..7}.self_attn.q_proj.weight [1280, 1280] = heads *...
+    # config: vision_model.global_transformer.layers.{0..7}.self_attn.q_proj.weight [1280, 1280] = heads ...
     vision_head_dim: int = 80
     tile_shapes: int = 9  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
     tiles: int = 4  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
@@ -93,7 +93,6 @@ class Config:
         True,
         False,
     )
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 500000.0  # config: text_config.rope_theta
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_low_factor: float = 1.0  # config: text_config.rope_scaling.low_freq_factor
@@ -291,7 +290,7 @@ class TextAttention(nn.Module):
 
 
 class GatedPositionalEmbedding(nn.Module):
-    """vision_model.gated_positional_embedding."""
+    """vision_model.gated_positional_embedding: holds what the module around it computes with."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -316,7 +315,9 @@ class TextFeedForward(nn.Module):
 
 
 class PreTilePositionalEmbedding(nn.Module):
-    """vision_model.pre_tile_positional_embedding, vision_model.post_tile_positional_embedding."""
+    """vision_model.pre_tile_positional_embedding, vision_model.post_tile_positional_embedding: holds what
+    the module around it computes with.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -505,7 +506,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.reads_images = config.reads_images
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_low_factor = config.rotary_low_factor
@@ -604,7 +605,9 @@ class Model(nn.Module):
         if pixel_values is not None:
             assert aspect_ratio_ids is not None
             assert aspect_ratio_mask is not None
-            found = self.projector(self.vision_model(aspect_ratio_ids, pixel_values, aspect_ratio_mask))
+            found = self.multi_modal_projector(
+                self.vision_model(aspect_ratio_ids, pixel_values, aspect_ratio_mask)
+            )
         encoder_hidden_states = None
         if found is not None:
             encoder_hidden_states = found.flatten(1, 3)
@@ -630,9 +633,6 @@ class Model(nn.Module):
         )
         logits = self.language_model.lm_head(x)
         return Output(logits=logits, last_hidden_state=x)
-
-    def projector(self, x: Tensor) -> Tensor:
-        return self.multi_modal_projector(x)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -667,4 +667,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e3e71e5d95d18291
+# sha256 of all above: 22318c51f659ceaf

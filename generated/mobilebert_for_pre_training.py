@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,6 @@ class Config:
     hidden_size: int = 512  # shape: cls.seq_relationship.weight [2, 512]
     positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
     segments: int = 2  # shape: mobilebert.embeddings.token_type_embeddings.weight [2, 512]
-    head_hidden_size: int = 512  # shape: cls.predictions.transform.dense.weight [512, 512]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
     narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
@@ -116,8 +115,8 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.dense = nn.Linear(config.vocab_size, config.rest_size, bias=False)
@@ -347,4 +346,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
 # 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 8e3f984b882163ce
+# sha256 of all above: ce90fe25057c5705

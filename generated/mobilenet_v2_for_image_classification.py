@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules e91981f1fde6.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -90,7 +90,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.normalization = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,9 +98,7 @@ class Contraction(nn.Module):
 
 
 class FirstLayer(nn.Module):
-    """mobilenet_v2.conv_stem: inverted bottleneck with a depthwise convolution and a projection (a
-    residual where the shapes allow).
-    """
+    """mobilenet_v2.conv_stem: inverted bottleneck with a depthwise convolution and a projection."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -114,7 +112,7 @@ class FirstLayer(nn.Module):
 
 class Layer(nn.Module):
     """mobilenet_v2.layer.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection (a residual where the shapes allow).
+    convolution and a projection.
     """
 
     def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -130,7 +128,7 @@ class Layer(nn.Module):
 
 class LayerWithResidual(nn.Module):
     """mobilenet_v2.layer.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection (a residual where the shapes allow).
+    convolution, a projection and a residual.
     """
 
     def __init__(self, config: Config, input_size: int, inner_size: int):
@@ -145,8 +143,8 @@ class LayerWithResidual(nn.Module):
 
 
 class EmbeddingsWithLayers(nn.Module):
-    """mobilenet_v2: an image through stages, each coarser than the one before with layers of convolutions,
-    a last convolution and pooling.
+    """mobilenet_v2: an image through stages, each coarser than the one before, with layers of
+    convolutions, a last convolution and pooling.
     """
 
     def __init__(self, config: Config):
@@ -228,4 +226,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 8ac939376c96e44f
+# sha256 of all above: 0145f2f3f2165712

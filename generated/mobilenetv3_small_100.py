@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules e91981f1fde6.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -44,58 +44,40 @@ torch.export.register_dataclass(Output)
 
 class LayerWithDepthwiseExpansionAndStride(nn.Module):
     """blocks.1.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection (a residual where the shapes allow).
+    convolution and a projection.
     """
 
     def __init__(self):
         super().__init__()
-        self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(72)
         self.conv_dw = nn.Conv2d(72, 72, kernel_size=3, stride=2, padding=1, groups=72, bias=False)
         self.bn2 = nn.BatchNorm2d(72)
-        self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, padding=0, bias=False)
+        self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, bias=False)
         self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.expansion(x))
-        return self.contraction(F.relu(self.depthwise(y)))
-
-    def expansion(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv_pw(x))
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv_dw(x))
-
-    def contraction(self, x: Tensor) -> Tensor:
-        return self.bn3(self.conv_pwl(x))
+        y = F.relu(self.bn1(self.conv_pw(x)))
+        return self.bn3(self.conv_pwl(F.relu(self.bn2(self.conv_dw(y)))))
 
 
 class LayerWithDepthwiseExpansionAndResidual(nn.Module):
     """blocks.1.1: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution and a projection (a residual where the shapes allow).
+    convolution, a projection and a residual.
     """
 
     def __init__(self):
         super().__init__()
-        self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(88)
         self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, padding=1, groups=88, bias=False)
         self.bn2 = nn.BatchNorm2d(88)
-        self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, padding=0, bias=False)
+        self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, bias=False)
         self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.expansion(x))
-        return x + self.contraction(F.relu(self.depthwise(y)))
-
-    def expansion(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv_pw(x))
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv_dw(x))
-
-    def contraction(self, x: Tensor) -> Tensor:
-        return self.bn3(self.conv_pwl(x))
+        y = F.relu(self.bn1(self.conv_pw(x)))
+        return x + self.bn3(self.conv_pwl(F.relu(self.bn2(self.conv_dw(y)))))
 
 
 class SqueezeExcitation(nn.Module):
@@ -113,23 +95,20 @@ class SqueezeExcitation(nn.Module):
 
 
 class LayerWithConvolution(nn.Module):
-    """blocks.5.0: a convolution, its norm and activation, with a residual where the shapes allow."""
+    """blocks.5.0: a convolution, its norm and activation."""
 
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(96, 576, kernel_size=1, padding=0, bias=False)
+        self.conv = nn.Conv2d(96, 576, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(576)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.hardswish(self.convolution(x))
-
-    def convolution(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv(x))
+        return F.hardswish(self.bn1(self.conv(x)))
 
 
 class LayerWithDepthwiseExpansion(nn.Module):
     """blocks.*.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    convolution, squeeze-and-excitation and a projection.
     """
 
     def __init__(
@@ -141,7 +120,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
         contraction_out_channels: int,
     ):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels,
@@ -154,61 +133,41 @@ class LayerWithDepthwiseExpansion(nn.Module):
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
-        self.conv_pwl = nn.Conv2d(
-            out_channels, contraction_out_channels, kernel_size=1, padding=0, bias=False
-        )
+        self.conv_pwl = nn.Conv2d(out_channels, contraction_out_channels, kernel_size=1, bias=False)
         self.bn3 = nn.BatchNorm2d(contraction_out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.hardswish(self.expansion(x))
-        y = F.hardswish(self.depthwise(y))
-        return self.contraction(self.se(y))
-
-    def expansion(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv_pw(x))
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv_dw(x))
-
-    def contraction(self, x: Tensor) -> Tensor:
-        return self.bn3(self.conv_pwl(x))
+        y = F.hardswish(self.bn1(self.conv_pw(x)))
+        y = F.hardswish(self.bn2(self.conv_dw(y)))
+        return self.bn3(self.conv_pwl(self.se(y)))
 
 
 class Layer(nn.Module):
     """blocks.*.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
-    convolution, squeeze-and-excitation and a projection (a residual where the shapes allow).
+    convolution, squeeze-and-excitation, a projection and a residual.
     """
 
     def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
-        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, padding=0, bias=False)
+        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, bias=False)
         self.bn3 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.hardswish(self.expansion(x))
-        y = self.se(F.hardswish(self.depthwise(y)))
-        return x + self.contraction(y)
-
-    def expansion(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv_pw(x))
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv_dw(x))
-
-    def contraction(self, x: Tensor) -> Tensor:
-        return self.bn3(self.conv_pwl(x))
+        y = F.hardswish(self.bn1(self.conv_pw(x)))
+        y = self.se(F.hardswish(self.bn2(self.conv_dw(y))))
+        return x + self.bn3(self.conv_pwl(y))
 
 
 class LayerWithDepthwiseProjected(nn.Module):
     """blocks.0.0: inverted bottleneck with a depthwise convolution, squeeze-and-excitation and a
-    projection (a residual where the shapes allow).
+    projection.
     """
 
     def __init__(self):
@@ -216,22 +175,16 @@ class LayerWithDepthwiseProjected(nn.Module):
         self.conv_dw = nn.Conv2d(16, 16, kernel_size=3, stride=2, padding=1, groups=16, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.se = SqueezeExcitation(channels=16, reduced_size=8)
-        self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, bias=False)
         self.bn2 = nn.BatchNorm2d(16)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.depthwise(x))
-        return self.contraction(self.se(y))
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv_dw(x))
-
-    def contraction(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv_pw(x))
+        y = F.relu(self.bn1(self.conv_dw(x)))
+        return self.bn2(self.conv_pw(self.se(y)))
 
 
 class StageWithDepthwise(nn.ModuleList):
-    """blocks.1: a stage: layers in sequence."""
+    """blocks.1: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__([LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual()])
@@ -243,10 +196,10 @@ class StageWithDepthwise(nn.ModuleList):
 
 
 class StageWithConvolution(nn.ModuleList):
-    """blocks.5: a stage: layers in sequence."""
+    """blocks.5: a stage of layers in sequence."""
 
     def __init__(self):
-        super().__init__(LayerWithConvolution() for _ in range(1))
+        super().__init__([LayerWithConvolution()])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -255,10 +208,10 @@ class StageWithConvolution(nn.ModuleList):
 
 
 class StageWithGated(nn.ModuleList):
-    """blocks.0: a stage: layers in sequence."""
+    """blocks.0: a stage of layers in sequence."""
 
     def __init__(self):
-        super().__init__(LayerWithDepthwiseProjected() for _ in range(1))
+        super().__init__([LayerWithDepthwiseProjected()])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -267,16 +220,16 @@ class StageWithGated(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """blocks.*: a stage: layers in sequence."""
+    """blocks.*: a stage of layers in sequence."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
         squeeze_excitation_reduced_size: int,
-        layers_layers_in_channels: int,
-        layers_layers_out_channels: int,
-        layers_layers_squeeze_excitation_reduced_size: int,
+        layers_in_channels: int,
+        layers_out_channels: int,
+        layers_squeeze_excitation_reduced_size: int,
     ):
         super().__init__(
             [
@@ -285,13 +238,13 @@ class Stage(nn.ModuleList):
                     out_channels=out_channels,
                     stride=2,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-                    contraction_out_channels=layers_layers_in_channels,
+                    contraction_out_channels=layers_in_channels,
                 ),
                 *(
                     Layer(
-                        in_channels=layers_layers_in_channels,
-                        out_channels=layers_layers_out_channels,
-                        squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
+                        in_channels=layers_in_channels,
+                        out_channels=layers_out_channels,
+                        squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
                     for _ in range(2)
                 ),
@@ -305,7 +258,7 @@ class Stage(nn.ModuleList):
 
 
 class StageWithGatedAndExpansion(nn.ModuleList):
-    """blocks.3: a stage: layers in sequence."""
+    """blocks.3: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__(
@@ -349,18 +302,18 @@ class Model(nn.Module):
                     in_channels=24,
                     out_channels=96,
                     squeeze_excitation_reduced_size=24,
-                    layers_layers_in_channels=40,
-                    layers_layers_out_channels=240,
-                    layers_layers_squeeze_excitation_reduced_size=64,
+                    layers_in_channels=40,
+                    layers_out_channels=240,
+                    layers_squeeze_excitation_reduced_size=64,
                 ),
                 StageWithGatedAndExpansion(),
                 Stage(
                     in_channels=48,
                     out_channels=288,
                     squeeze_excitation_reduced_size=72,
-                    layers_layers_in_channels=96,
-                    layers_layers_out_channels=576,
-                    layers_layers_squeeze_excitation_reduced_size=144,
+                    layers_in_channels=96,
+                    layers_out_channels=576,
+                    layers_squeeze_excitation_reduced_size=144,
                 ),
                 StageWithConvolution(),
             ]
@@ -404,4 +357,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 364ad3355866df83
+# sha256 of all above: b0ede20c2fd8eb5d

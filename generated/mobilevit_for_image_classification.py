@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules e91981f1fde6.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -179,8 +179,7 @@ class Layer(nn.Module):
 
 class LayerWithDepthwise(nn.Module):
     """mobilevit.encoder.layer.*.layer.0, mobilevit.encoder.layer.*.downsampling_layer: inverted bottleneck
-    with a pointwise convolution to more channels, a depthwise convolution and a projection (a residual
-    where the shapes allow).
+    with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
     def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -196,7 +195,7 @@ class LayerWithDepthwise(nn.Module):
 
 class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevit.encoder.layer.1.layer.*: inverted bottleneck with a pointwise convolution to more
-    channels, a depthwise convolution and a projection (a residual where the shapes allow).
+    channels, a depthwise convolution, a projection and a residual.
     """
 
     def __init__(self):
@@ -211,7 +210,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
 
 class StageWithStride(nn.Module):
-    """mobilevit.encoder.layer.*: a stage: convolutions and layers over their map with unfolded patches
+    """mobilevit.encoder.layer.*: a stage of convolutions and layers over their map with unfolded patches
     (MobileViT).
     """
 
@@ -266,12 +265,12 @@ class StageWithStride(nn.Module):
 
 
 class Stage(nn.Module):
-    """mobilevit.encoder.layer.0: a stage: layers in sequence."""
+    """mobilevit.encoder.layer.0: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(input_size=16, inner_size=64, stride=1, output_size=32) for _ in range(1)
+            [LayerWithDepthwise(input_size=16, inner_size=64, stride=1, output_size=32)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -281,7 +280,7 @@ class Stage(nn.Module):
 
 
 class StageWithResidual(nn.Module):
-    """mobilevit.encoder.layer.1: a stage: layers in sequence."""
+    """mobilevit.encoder.layer.1: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -299,7 +298,7 @@ class StageWithResidual(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """mobilevit: an image through stages, each coarser than the one before with a last convolution and
+    """mobilevit: an image through stages, each coarser than the one before, with a last convolution and
     pooling.
     """
 
@@ -398,4 +397,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: afa5ed4c2e6decc0
+# sha256 of all above: fd7ec6142f8ae9ed

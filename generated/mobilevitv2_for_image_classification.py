@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules e91981f1fde6.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -70,7 +70,7 @@ class Expansion(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
         self.normalization = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -176,8 +176,7 @@ class Layer(nn.Module):
 
 class LayerWithDepthwise(nn.Module):
     """mobilevitv2.encoder.layer.*.layer.0, mobilevitv2.encoder.layer.*.downsampling_layer: inverted
-    bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection
-    (a residual where the shapes allow).
+    bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
     def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
@@ -193,7 +192,7 @@ class LayerWithDepthwise(nn.Module):
 
 class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevitv2.encoder.layer.1.layer.1: inverted bottleneck with a pointwise convolution to more
-    channels, a depthwise convolution and a projection (a residual where the shapes allow).
+    channels, a depthwise convolution, a projection and a residual.
     """
 
     def __init__(self):
@@ -208,7 +207,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
 
 class StageWithStride(nn.Module):
-    """mobilevitv2.encoder.layer.*: a stage: convolutions and layers over their map with a map of patches
+    """mobilevitv2.encoder.layer.*: a stage of convolutions and layers over their map with a map of patches
     (MobileViT v2).
     """
 
@@ -252,12 +251,12 @@ class StageWithStride(nn.Module):
 
 
 class Stage(nn.Module):
-    """mobilevitv2.encoder.layer.0: a stage: layers in sequence."""
+    """mobilevitv2.encoder.layer.0: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(input_size=32, inner_size=64, stride=1, output_size=64) for _ in range(1)
+            [LayerWithDepthwise(input_size=32, inner_size=64, stride=1, output_size=64)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -267,7 +266,7 @@ class Stage(nn.Module):
 
 
 class StageWithResidual(nn.Module):
-    """mobilevitv2.encoder.layer.1: a stage: layers in sequence."""
+    """mobilevitv2.encoder.layer.1: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +284,7 @@ class StageWithResidual(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """mobilevitv2: an image through stages, each coarser than the one before with pooling."""
+    """mobilevitv2: an image through stages, each coarser than the one before, with pooling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -374,4 +373,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: ce24ca7a1a5e2063
+# sha256 of all above: 7a84588d6d8b759e

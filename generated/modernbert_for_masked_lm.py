@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -55,10 +55,8 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 160000.0  # config: global_rope_theta
     rotary_local_base: float = 10000.0  # config: local_rope_theta
-    head_hidden_size: int = 768  # shape: head.dense.weight [768, 768]
 
 
 @dataclass
@@ -198,7 +196,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.one_sided_window = config.one_sided_window
         self.layer_types = config.layer_types
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.rotary_local_base = config.rotary_local_base
         self.embeddings = Embeddings(config)
@@ -242,8 +240,8 @@ class Model(nn.Module):
         self.model = Encoder(config)
         self.head: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size, bias=False),
-                "norm": nn.LayerNorm(config.head_hidden_size, bias=False),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size, bias=False),
+                "norm": nn.LayerNorm(config.hidden_size, bias=False),
             }
         )
         self.decoder: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(config.vocab_size))})
@@ -290,4 +288,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 7cb87ff545c0a69b
+# sha256 of all above: 23b1fb63f50ea371

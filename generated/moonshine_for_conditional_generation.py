@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules e91981f1fde6.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     frames_hop: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
     # rule: families/moonshine.yaml: 2 * ceil(floor(attention.head_dim * rotary.fraction) / 2)
     rotary_dim: int = 32
-    # rule: families/moonshine.yaml: rotary.stated_base ** (rotary.dim / floor(attention.head_dim * rotary....
+    # rule: families/moonshine.yaml: rotary.stated_base ** (rotary.dim / floor(attention.head_dim * ...
     rotary_base: float = 10000.0
     vocab_size: int = 32768  # shape: model.decoder.embed_tokens.weight [32768, 288]
 
@@ -367,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
 # true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 0afbb7ea5ad201f4
+# sha256 of all above: a4b78d949bef040b

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules e91981f1fde6.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     vocab_size: int = 30528  # shape: embeddings.word_embeddings.weight [30528, 768]
     segments: int = 2  # shape: embeddings.token_type_embeddings.weight [2, 768]
     layers: int = 12  # name: encoder.layers.*
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 1000  # config: rotary_emb_base
 
 
@@ -139,7 +138,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embeddings: Any = nn.ModuleDict(
             {
@@ -214,4 +213,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a1da1e34f8caea2b
+# sha256 of all above: 6251a8e9c25e0f1a

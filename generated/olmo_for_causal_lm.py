@@ -1,4 +1,4 @@
-"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules e91981f1fde6.
+"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family olmo).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,13 +26,10 @@ class Config:
     heads: int = 32  # config: num_attention_heads
     # config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{0..31}.self_attn.k_proj.weight [4096, 4096] = kv_heads * head_dim
-    kv_heads: int = 32
     intermediate_size: int = 11008  # shape: model.layers.{0..31}.mlp.gate_proj.weight [11008, 4096]
     norm_eps: float = 1e-5  # rule: families/olmo.yaml (a constant of the published code)
     vocab_size: int = 50304  # shape: lm_head.weight [50304, 4096]
     layers: int = 32  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -94,8 +91,8 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -147,7 +144,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.norm_eps = config.norm_eps
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -209,4 +206,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 32, "num_key_value_heads": 32, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 3890d9e94b133b92
+# sha256 of all above: e94b3e6c9a3c67d2

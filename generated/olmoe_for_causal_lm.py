@@ -1,4 +1,4 @@
-"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules e91981f1fde6.
+"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family olmoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,15 +27,12 @@ class Config:
     # config: model.layers.{0..15}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
     head_dim: int = 128
     norm_eps: float = 1e-5  # config: rms_norm_eps
-    # config: model.layers.{0..15}.self_attn.k_proj.weight [2048, 2048] = kv_heads * head_dim
-    kv_heads: int = 16
     # shape: model.layers.{0..15}.mlp.experts.{0..63}.gate_proj.weight [2048, 2048]
     intermediate_size: int = 2048
     experts: int = 64  # shape: model.layers.{0..15}.mlp.gate.weight [64, 2048]
     experts_per_token: int = 8  # config: num_experts_per_tok
     vocab_size: int = 50304  # shape: lm_head.weight [50304, 2048]
     layers: int = 16  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -133,9 +130,9 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
         self.q_norm = nn.RMSNorm(config.heads * config.head_dim, eps=config.norm_eps)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.k_norm = nn.RMSNorm(config.kv_heads * config.head_dim, eps=config.norm_eps)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.k_norm = nn.RMSNorm(config.heads * config.head_dim, eps=config.norm_eps)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -200,7 +197,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -265,4 +262,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: c1877e04ddd7536a
+# sha256 of all above: 27662bc2f0d94fab

@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,8 +34,6 @@ class Config:
     sharing_distance: float = 0.01  # config: router_jitter_noise
     vocab_size: int = 32064  # shape: lm_head.weight [32064, 4096]
     layers: int = 32  # name: model.layers.*
-    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_dim: int = 128
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -227,7 +225,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -293,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 1b9ca9a0a5573302
+# sha256 of all above: ffaf4487fc63af84

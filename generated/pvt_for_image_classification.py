@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules e91981f1fde6.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -225,7 +225,7 @@ class Layer(nn.Module):
 
 
 class StageWithReduction(nn.ModuleList):
-    """pvt.encoder.block.*: a stage: layers in sequence."""
+    """pvt.encoder.block.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class StageWithReduction(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """pvt.encoder.block.3: a stage: layers in sequence."""
+    """pvt.encoder.block.3: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(config) for _ in range(config.layers))
@@ -381,4 +381,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: e44ea198fc2c51cd
+# sha256 of all above: 9130e1186e8ac9d4

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -77,16 +77,12 @@ class Config:
         "windows",
         "full_attention",
     )
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 80
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_5_vl_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
     text_layers: int = 36  # name: model.layers.*
     features_image_id: int = 151655  # config: image_token_id
     features_video_id: int = 151656  # config: video_token_id
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    text_rotary_dim: int = 128
     text_rotary_base: float = 1000000.0  # config: rope_theta
     rotary_sections: tuple[int, ...] = (16, 24, 24)  # config: rope_scaling.mrope_section
     features_frame_rate: int = 2  # config: vision_config.tokens_per_second
@@ -431,7 +427,7 @@ class PackedWindows(nn.Module):
         self.merge_size = config.merge_size
         self.window_patches = config.window_patches
         self.layer_types = config.layer_types
-        self.rotary_dim = config.vision_rotary_dim
+        self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
@@ -465,7 +461,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.features_image_id = config.features_image_id
         self.features_video_id = config.features_video_id
-        self.rotary_dim = config.text_rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.text_rotary_base
         self.rotary_sections = config.rotary_sections
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
@@ -587,4 +583,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3a3a49e2ab4776e1
+# sha256 of all above: 4a0fc1af276ca22c

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,16 +41,12 @@ class Config:
     frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     vision_layers: int = 32  # name: visual.blocks.*
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 80
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_vl_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 1536]
     text_layers: int = 28  # name: model.layers.*
     features_image_id: int = 151655  # config: image_token_id
     features_video_id: int = 151656  # config: video_token_id
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    text_rotary_dim: int = 128
     text_rotary_base: float = 1000000.0  # config: rope_theta
     rotary_sections: tuple[int, ...] = (16, 24, 24)  # config: rope_scaling.mrope_section
     features_merge_size: int = 2  # config: vision_config.spatial_merge_size
@@ -373,7 +369,7 @@ class PackedEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.merge_size = config.merge_size
-        self.rotary_dim = config.vision_rotary_dim
+        self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
@@ -401,7 +397,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.features_image_id = config.features_image_id
         self.features_video_id = config.features_video_id
-        self.rotary_dim = config.text_rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.text_rotary_base
         self.rotary_sections = config.rotary_sections
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
@@ -518,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 2a74d1df3be59877
+# sha256 of all above: a54caae1f0af24b6

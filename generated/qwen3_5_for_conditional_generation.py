@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
 
     text_hidden_size: int = 1024  # shape: model.language_model.norm.weight [1024]
     state_key_heads: int = 16  # config: text_config.linear_num_key_heads
-    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_qkv.weight [6144, 1024] = 2 *...
+    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_qkv.weight [6144, 1024] = 2 ...
     state_key_dim: int = 128
     # shape: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_b.weight [16, 1024]
     state_heads: int = 16
@@ -54,13 +54,13 @@ class Config:
     patch_size: int = 16  # shape: model.visual.patch_embed.proj.weight [768, 3, 2, 16, 16]
     position_side: int = 48  # shape: model.visual.pos_embed.weight [2304, 768]
     vision_layers: int = 12  # name: model.visual.blocks.*
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen3_5_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 248320  # shape: model.language_model.embed_tokens.weight [248320, 1024]
     text_layers: int = 24  # name: model.language_model.layers.*
     features_image_id: int = 248056  # config: image_token_id
     features_video_id: int = 248057  # config: video_token_id
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     text_rotary_base: int = 10000000  # config: text_config.rope_parameters.rope_theta
     rotary_sections: tuple[int, ...] = (11, 11, 10)  # config: text_config.rope_parameters.mrope_section
     features_merge_size: int = 2  # config: vision_config.spatial_merge_size
@@ -564,7 +564,7 @@ class PackedEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.merge_size = config.merge_size
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
         self.pos_embed = nn.Embedding(config.position_side**2, config.vision_hidden_size)
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: dccf7e42cd6ecb56
+# sha256 of all above: a89d94b3d40a0deb

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,6 @@ class Config:
     intermediate_size: int = 3072  # shape: layers.{0..27}.mlp.gate_proj.weight [3072, 1024]
     vocab_size: int = 151669  # shape: embed_tokens.weight [151669, 1024]
     layers: int = 28  # name: layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 1000000  # config: rope_theta
 
 
@@ -158,7 +157,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -212,4 +211,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
 # "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6b1a0f8436e1ba81
+# sha256 of all above: 646cdd42172b5fcf

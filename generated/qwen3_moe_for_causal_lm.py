@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,6 @@ class Config:
     experts_per_token: int = 8  # config: num_experts_per_tok
     vocab_size: int = 151936  # shape: lm_head.weight [151936, 2048]
     layers: int = 48  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 1000000  # config: rope_theta
 
 
@@ -214,7 +213,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -280,4 +279,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 710fd78fe91edb87
+# sha256 of all above: 9c9041bfa216f933

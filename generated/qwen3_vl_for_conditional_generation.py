@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,16 +44,12 @@ class Config:
     position_side: int = 48  # shape: model.visual.pos_embed.weight [2304, 1024]
     vision_layers: int = 24  # name: model.visual.blocks.*
     merger_layers: tuple[int, ...] = (5, 11, 17)  # config: vision_config.deepstack_visual_indexes
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 64
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen3_vl_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.language_model.embed_tokens.weight [151936, 2048]
     text_layers: int = 28  # name: model.language_model.layers.*
     features_image_id: int = 151655  # config: image_token_id
     features_video_id: int = 151656  # config: video_token_id
-    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    text_rotary_dim: int = 128
     text_rotary_base: int = 5000000  # config: text_config.rope_theta
     rotary_sections: tuple[int, ...] = (24, 20, 20)  # config: text_config.rope_scaling.mrope_section
     features_merge_size: int = 2  # config: vision_config.spatial_merge_size
@@ -432,7 +428,7 @@ class PackedEncoder(nn.Module):
         super().__init__()
         self.merge_size = config.merge_size
         self.merger_layers = config.merger_layers
-        self.rotary_dim = config.vision_rotary_dim
+        self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
         self.pos_embed = nn.Embedding(config.position_side**2, config.vision_hidden_size)
@@ -470,7 +466,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.features_image_id = config.features_image_id
         self.features_video_id = config.features_video_id
-        self.rotary_dim = config.text_rotary_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.text_rotary_base
         self.rotary_sections = config.rotary_sections
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
@@ -597,4 +593,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 43b2fa51e5060545
+# sha256 of all above: 2524e98441546135

@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -70,9 +70,7 @@ class Convolution(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, stride: int):
         super().__init__()
-        self.convolution = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=stride, padding=0, bias=False
-        )
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=stride, bias=False)
         self.normalization = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -185,7 +183,7 @@ class Layer(nn.Module):
 
 
 class Stage(nn.Module):
-    """regnet.encoder.stages.*: a stage: layers in sequence."""
+    """regnet.encoder.stages.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -193,7 +191,7 @@ class Stage(nn.Module):
         in_channels: int,
         hidden_size: int,
         squeeze_excitation_reduced_size: int,
-        layers_layers_squeeze_excitation_reduced_size: int,
+        layers_squeeze_excitation_reduced_size: int,
     ):
         super().__init__()
         self.layers = nn.ModuleList(
@@ -207,7 +205,7 @@ class Stage(nn.Module):
                 Layer(
                     config,
                     in_channels=hidden_size,
-                    squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
+                    squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                 ),
             ]
         )
@@ -219,7 +217,7 @@ class Stage(nn.Module):
 
 
 class Stage2(nn.Module):
-    """regnet.encoder.stages.*: a stage: layers in sequence."""
+    """regnet.encoder.stages.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -227,7 +225,7 @@ class Stage2(nn.Module):
         in_channels: int,
         hidden_size: int,
         squeeze_excitation_reduced_size: int,
-        layers_layers_squeeze_excitation_reduced_size: int,
+        layers_squeeze_excitation_reduced_size: int,
         layers: int,
     ):
         super().__init__()
@@ -243,7 +241,7 @@ class Stage2(nn.Module):
                     Layer(
                         config,
                         in_channels=hidden_size,
-                        squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
+                        squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
                     for _ in range(layers - 1)
                 ),
@@ -257,7 +255,7 @@ class Stage2(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """regnet: an image through stages, each coarser than the one before with pooling."""
+    """regnet: an image through stages, each coarser than the one before, with pooling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -271,14 +269,14 @@ class StagedEncoder(nn.Module):
                             in_channels=32,
                             hidden_size=128,
                             squeeze_excitation_reduced_size=8,
-                            layers_layers_squeeze_excitation_reduced_size=32,
+                            layers_squeeze_excitation_reduced_size=32,
                         ),
                         Stage2(
                             config,
                             in_channels=128,
                             hidden_size=192,
                             squeeze_excitation_reduced_size=32,
-                            layers_layers_squeeze_excitation_reduced_size=48,
+                            layers_squeeze_excitation_reduced_size=48,
                             layers=6,
                         ),
                         Stage2(
@@ -286,7 +284,7 @@ class StagedEncoder(nn.Module):
                             in_channels=192,
                             hidden_size=512,
                             squeeze_excitation_reduced_size=48,
-                            layers_layers_squeeze_excitation_reduced_size=128,
+                            layers_squeeze_excitation_reduced_size=128,
                             layers=12,
                         ),
                         Stage(
@@ -294,7 +292,7 @@ class StagedEncoder(nn.Module):
                             in_channels=512,
                             hidden_size=1088,
                             squeeze_excitation_reduced_size=128,
-                            layers_layers_squeeze_excitation_reduced_size=272,
+                            layers_squeeze_excitation_reduced_size=272,
                         ),
                     ]
                 )
@@ -349,4 +347,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 1b39d5e2e1d24e11
+# sha256 of all above: 45ca7377431361b8

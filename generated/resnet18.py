@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules e91981f1fde6.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -54,15 +54,9 @@ class Layer(nn.Module):
         self.bn2 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.convolution_1(x))
-        y = self.convolution_2(y)
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
         return F.relu(x + y)
-
-    def convolution_1(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv1(x))
-
-    def convolution_2(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv2(x))
 
 
 class Shortcut(nn.ModuleList):
@@ -71,14 +65,7 @@ class Shortcut(nn.ModuleList):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.Conv2d(
-                    in_channels,
-                    out_channels,
-                    kernel_size=1,
-                    stride=config.stage_stride,
-                    padding=0,
-                    bias=False,
-                ),
+                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
                 nn.BatchNorm2d(out_channels),
             ]
         )
@@ -101,19 +88,13 @@ class LayerWithShortcut(nn.Module):
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.convolution_1(x))
-        y = self.convolution_2(y)
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
         return F.relu(self.downsample(x) + y)
-
-    def convolution_1(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv1(x))
-
-    def convolution_2(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv2(x))
 
 
 class Stage(nn.ModuleList):
-    """layer1: a stage: layers in sequence."""
+    """layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(in_channels=64) for _ in range(config.layers))
@@ -125,7 +106,7 @@ class Stage(nn.ModuleList):
 
 
 class StageWithShortcut(nn.ModuleList):
-    """layer2, layer3 and 1 more: a stage: layers in sequence."""
+    """layer2, layer3 and 1 more: a stage of layers in sequence."""
 
     def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__(
@@ -201,4 +182,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8e86766b2818c650
+# sha256 of all above: 9342cee8901f9ae9

@@ -1,4 +1,4 @@
-"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules e91981f1fde6.
+"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     heads: int = 12  # config: num_attention_heads
     # config: roberta.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    head_hidden_size: int = 768  # shape: classifier.dense.weight [768, 768]
     labels: int = 3  # shape: classifier.out_proj.weight [3, 768]
     # shape: roberta.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
@@ -137,8 +136,8 @@ class Classifier(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.out_proj = nn.Linear(config.head_hidden_size, config.labels)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out_proj = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out_proj(torch.tanh(self.dense(x)))
@@ -255,4 +254,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b03bc5d8cd54553d
+# sha256 of all above: 11c77cb442993774

@@ -1,4 +1,4 @@
-"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules e91981f1fde6.
+"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family roformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,6 @@ class Config:
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
     head_dim: int = 64  # shape: roformer.encoder.embed_positions.weight [1536, 64]
-    head_hidden_size: int = 768  # shape: cls.predictions.transform.dense.weight [768, 768]
     # shape: roformer.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
     positions: int = 1536  # shape: roformer.encoder.embed_positions.weight [1536, 64]
@@ -134,8 +133,8 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -239,4 +238,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "roformer", "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 50000},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2dd3bfd0f95efbd7
+# sha256 of all above: c87313384b23cad5

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules e91981f1fde6.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -354,7 +354,7 @@ class EntryMaps(nn.ModuleList):
 
 class Embeddings(nn.ModuleList):
     """model.backbone.model.embedder.embedder: a stem: three convolutions, of which the first has stride
-    two, with norms and activations with max pooling (ResNet-D).
+    two, with norms and activations, with max pooling (ResNet-D).
     """
 
     __getitem__: Any
@@ -602,7 +602,7 @@ class BackboneLayer(nn.Module):
 
 
 class DeformableDecoder(nn.Module):
-    """model.decoder: queries, each of which reads points of all feature maps with boxes, inside which it
+    """model.decoder: queries, each of which reads points of all feature maps, with boxes, inside which it
     reads, and which every layer refines (RT-DETR).
     """
 
@@ -634,7 +634,7 @@ class DeformableDecoder(nn.Module):
 
 
 class Stage(nn.Module):
-    """model.backbone.model.encoder.stages.0: a stage: layers in sequence."""
+    """model.backbone.model.encoder.stages.0: a stage of layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -652,7 +652,7 @@ class Stage(nn.Module):
 
 
 class StageWithPooled(nn.Module):
-    """model.backbone.model.encoder.stages.*: a stage: layers in sequence."""
+    """model.backbone.model.encoder.stages.*: a stage of layers in sequence."""
 
     def __init__(self, input_size: int, reduced_size: int, hidden_size: int, layers: int):
         super().__init__()
@@ -725,7 +725,7 @@ class HybridEncoder(nn.Module):
 
 
 class StagedEncoder(nn.Module):
-    """model.backbone.model: an image through stages, each coarser than the one before with the feature
+    """model.backbone.model: an image through stages, each coarser than the one before, with the feature
     maps of its stages, which are kept and the feature maps of some stages.
     """
 
@@ -852,4 +852,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5fa34ce4c14e2de2
+# sha256 of all above: 5ad9c35108b9c6ae

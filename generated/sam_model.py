@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -279,11 +279,11 @@ class MaskMaps(nn.Module):
     three linear layers with ReLU.
     """
 
-    def __init__(self, config: Config, proj_out_out_features: int):
+    def __init__(self, config: Config, proj_out_features: int):
         super().__init__()
         self.proj_in = nn.Linear(256, config.inner_size)
         self.layers = nn.ModuleList([nn.Linear(config.inner_size, 256)])
-        self.proj_out = nn.Linear(256, proj_out_out_features)
+        self.proj_out = nn.Linear(256, proj_out_features)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layers[0](F.relu(self.proj_in(x)))
@@ -484,12 +484,12 @@ class Model(nn.Module):
                     }
                 ),
                 "output_hypernetworks_mlps": nn.ModuleList(
-                    MaskMaps(config, proj_out_out_features=32) for _ in range(4)
+                    MaskMaps(config, proj_out_features=32) for _ in range(4)
                 ),
                 "upscale_conv1": nn.ConvTranspose2d(256, 64, kernel_size=2, stride=2),
                 "upscale_layer_norm": nn.LayerNorm(64, eps=1e-6),
                 "upscale_conv2": nn.ConvTranspose2d(64, 32, kernel_size=2, stride=2),
-                "iou_prediction_head": MaskMaps(config, proj_out_out_features=4),
+                "iou_prediction_head": MaskMaps(config, proj_out_features=4),
             }
         )
         self.shared_image_embedding = FourierPositions()
@@ -585,4 +585,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 5ac67eaa21ca545e
+# sha256 of all above: 98debc08741eb0e9

@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules e91981f1fde6.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -183,7 +183,7 @@ class Layer(nn.Module):
 
 
 class StageWithReduction(nn.ModuleList):
-    """segformer.encoder.block.*: a stage: layers in sequence."""
+    """segformer.encoder.block.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class StageWithReduction(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """segformer.encoder.block.3: a stage: layers in sequence."""
+    """segformer.encoder.block.3: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(config) for _ in range(config.layers))
@@ -225,7 +225,7 @@ class Stage(nn.ModuleList):
 
 
 class Pixels(nn.Module):
-    """segformer.encoder: an image through stages, each coarser than the one before with patch embeddings
+    """segformer.encoder: an image through stages, each coarser than the one before, with patch embeddings
     before each stage and a norm after each.
     """
 
@@ -305,4 +305,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 4e1a24c262fe99b1
+# sha256 of all above: f625d4342fe30ec8

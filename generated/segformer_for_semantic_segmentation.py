@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules e91981f1fde6.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -210,7 +210,7 @@ class Layer(nn.Module):
 
 
 class StageWithReduction(nn.ModuleList):
-    """segformer.encoder.block.*: a stage: layers in sequence."""
+    """segformer.encoder.block.*: a stage of layers in sequence."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class StageWithReduction(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """segformer.encoder.block.3: a stage: layers in sequence."""
+    """segformer.encoder.block.3: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(config) for _ in range(config.layers))
@@ -252,7 +252,7 @@ class Stage(nn.ModuleList):
 
 
 class Pixels(nn.Module):
-    """segformer.encoder: an image through stages, each coarser than the one before with patch embeddings
+    """segformer.encoder: an image through stages, each coarser than the one before, with patch embeddings
     before each stage, a norm after each and the feature maps of all stages.
     """
 
@@ -332,4 +332,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: e12038605687b9b6
+# sha256 of all above: 50451df404b760f9

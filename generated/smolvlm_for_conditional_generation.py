@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules e91981f1fde6.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -49,7 +49,6 @@ class Config:
     vocab_size: int = 49280  # shape: lm_head.weight [49280, 576]
     text_layers: int = 30  # name: model.text_model.layers.*
     features_image_id: int = 49190  # config: image_token_id
-    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 100000  # config: text_config.rope_theta
 
 
@@ -350,7 +349,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.rotary_dim = config.rotary_dim
+        self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
@@ -445,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 70e0cc23f4dbec6e
+# sha256 of all above: 72e09562e6f7b082

@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules e91981f1fde6.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
 
     hidden_size: int = 768  # shape: speech_decoder_postnet.feat_out.weight [160, 768]
     heads: int = 12  # config: decoder_attention_heads
-    # config: speecht5.decoder.wrapped_decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads...
+    # config: speecht5.decoder.wrapped_decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = ...
     head_dim: int = 64
     dropout: float = 0.5  # config: speech_decoder_prenet_dropout
     vocab_size: int = 81  # shape: speecht5.encoder.prenet.embed_tokens.weight [81, 768]
@@ -436,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 87a9952659877d67
+# sha256 of all above: 187ce6e51e2e4789

@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules e91981f1fde6.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -355,4 +355,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 649c8edd9a257aba
+# sha256 of all above: 68fc7dc449ea2eb4

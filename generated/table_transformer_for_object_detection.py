@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules e91981f1fde6.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -135,15 +135,9 @@ class BackboneLayer(nn.Module):
         self.bn2 = FrozenBatchNorm(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.convolution_1(x))
-        y = self.convolution_2(y)
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
         return F.relu(x + y)
-
-    def convolution_1(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv1(x))
-
-    def convolution_2(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv2(x))
 
 
 class EncoderAttention(nn.Module):
@@ -224,14 +218,7 @@ class Shortcut(nn.ModuleList):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.Conv2d(
-                    in_channels,
-                    out_channels,
-                    kernel_size=1,
-                    stride=config.stage_stride,
-                    padding=0,
-                    bias=False,
-                ),
+                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
                 FrozenBatchNorm(out_channels),
             ]
         )
@@ -307,15 +294,9 @@ class BackboneLayerWithShortcut(nn.Module):
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.convolution_1(x))
-        y = self.convolution_2(y)
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
         return F.relu(self.downsample(x) + y)
-
-    def convolution_1(self, x: Tensor) -> Tensor:
-        return self.bn1(self.conv1(x))
-
-    def convolution_2(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv2(x))
 
 
 class EncoderLayer(nn.Module):
@@ -338,7 +319,7 @@ class EncoderLayer(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """model.backbone.conv_encoder.model.layer1: a stage: layers in sequence."""
+    """model.backbone.conv_encoder.model.layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(BackboneLayer(in_channels=64) for _ in range(config.backbone_layers))
@@ -398,7 +379,7 @@ class QueryDecoder(nn.Module):
 
 class StageWithShortcut(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more: a
-    stage: layers in sequence.
+    stage of layers in sequence.
     """
 
     def __init__(self, config: Config, input_size: int, hidden_size: int):
@@ -515,4 +496,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: bc0cc58a298b1ee5
+# sha256 of all above: bf0b690627c206ee

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules e91981f1fde6.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,6 @@ class Config:
     heads: int = 12  # config: num_attention_heads
     # config: vilt.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    head_hidden_size: int = 768  # shape: mlm_score.transform.dense.weight [768, 768]
     channels: int = 3  # shape: vilt.embeddings.patch_embeddings.projection.weight [768, 3, 32, 32]
     patch_size: int = 32  # shape: vilt.embeddings.patch_embeddings.projection.weight [768, 3, 32, 32]
     intermediate_size: int = 3072  # shape: vilt.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
@@ -153,8 +152,8 @@ class LmHead(nn.Module):
         super().__init__()
         self.transform: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
-                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.decoder: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(config.vocab_size))})
@@ -318,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0f26832da369123c
+# sha256 of all above: df40c65ad1fd1a63

@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules e91981f1fde6.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,6 @@ class Config:
     norm_eps: float = 1e-12  # config: layer_norm_eps
     intermediate_size: int = 3072  # shape: vit.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: vit.encoder.layer.*
-    pooled_size: int = 768  # shape: classifier.weight [2, 768]
     labels: int = 2  # shape: classifier.weight [2, 768]
 
 
@@ -182,7 +181,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.vit = Encoder(config)
-        self.classifier = nn.Linear(config.pooled_size, config.labels)
+        self.classifier = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -217,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: f9dac32c16aace20
+# sha256 of all above: 544f8dabe419d622

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -120,7 +120,7 @@ def bias_of(convolution: nn.Module) -> Tensor | None:
 
 
 def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
-    """A convolution of so many samples apart, of channels that are as many as its groups read, at the same length.
+    """A convolution over samples so far apart, of as many groups as its kernel leaves, at the same length.
 
     x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
     """
@@ -433,7 +433,7 @@ class Couplings(nn.Module):
 
 class DurationPredictor(nn.Module):
     """duration_predictor: logarithms of how long each word lasts, from random numbers by coupling layers
-    of splines with random noise before the splines.
+    of splines, with random noise before the splines.
     """
 
     def __init__(self, config: Config):
@@ -528,7 +528,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: speech from text at once: words spread over frames, coupling layers and a vocoder (VITS)
+    """The model: speech from text at once: words spread over frames, coupling layers and a vocoder (VITS),
     with random noise before the vocoder.
     """
 
@@ -606,4 +606,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b61009417a7d60a0
+# sha256 of all above: af168066d61d00fa

@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     heads: int = 16  # shape: encoder.layers.{0..23}.self_attn.linear_q.weight [1024, 1024]
     head_dim: int = 64  # shape: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64]
     left_positions: int = 64  # default: left_max_position_embeddings, left out: the default of wav2vec2-bert
-    # default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = fact.attention.left_po...
+    # default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = ...
     right_positions: int = 8
     scale: float = 0.125  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     # shape: encoder.layers.{0..23}.conv_module.pointwise_conv1.weight [2048, 1024, 1]
@@ -264,4 +264,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: ccd2a2f2b9720a2f
+# sha256 of all above: 9f9ac3c3966fba5b

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules e91981f1fde6.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,8 +31,8 @@ class Config:
     norm_eps: float = 1e-5  # config: layer_norm_eps
     # shape: wav2vec2.encoder.layers.{0..23}.feed_forward.intermediate_dense.weight [4096, 1024]
     intermediate_size: int = 4096
-    group_size: int = 64  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [1024, 64, 128]
     position_kernel: int = 128  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [1024, 64, 128]
+    group_size: int = 64  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [1024, 64, 128]
     feature_size: int = 512  # shape: wav2vec2.feature_projection.layer_norm.weight [512]
     layers: int = 24  # name: wav2vec2.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
@@ -196,10 +196,10 @@ class Embeddings(nn.Module):
         super().__init__()
         self.position_kernel = config.position_kernel
         self.conv = Conv1dWeightNorm(
-            1024,
+            config.hidden_size,
             config.hidden_size,
             config.position_kernel,
-            padding=64,
+            padding=config.position_kernel // 2,
             groups=config.hidden_size // config.group_size,
             dim=2,
         )
@@ -322,4 +322,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0921e22ccfa3a50a
+# sha256 of all above: 57aeeae0bd4ba2cc

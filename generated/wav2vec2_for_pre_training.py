@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,8 +34,8 @@ class Config:
     groups: int = 2  # config: num_codevector_groups
     group_codes: int = 320  # config: quantizer.weight_proj.weight [640, 512] = groups * group_codes
     code_size: int = 128  # shape: quantizer.codevectors [1, 640, 128]
-    group_size: int = 48  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [768, 48, 128]
     position_kernel: int = 128  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [768, 48, 128]
+    group_size: int = 48  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [768, 48, 128]
     layers: int = 12  # name: wav2vec2.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
@@ -224,10 +224,10 @@ class Embeddings(nn.Module):
         super().__init__()
         self.position_kernel = config.position_kernel
         self.conv = Conv1dWeightNorm(
-            768,
+            config.hidden_size,
             config.hidden_size,
             config.position_kernel,
-            padding=64,
+            padding=config.position_kernel // 2,
             groups=config.hidden_size // config.group_size,
             dim=2,
         )
@@ -359,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 30362925b980ecf2
+# sha256 of all above: 7259497df0a06c97

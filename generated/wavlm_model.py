@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,9 +31,9 @@ class Config:
     # shape: encoder.layers.0.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
     # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
-    group_size: int = 48
-    # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
     position_kernel: int = 128
+    # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
+    group_size: int = 48
     feature_size: int = 512  # shape: feature_projection.layer_norm.weight [512]
     layers: int = 12  # name: encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
@@ -249,10 +249,10 @@ class Embeddings(nn.Module):
         super().__init__()
         self.position_kernel = config.position_kernel
         self.conv = Conv1dParametrized(
-            768,
+            config.hidden_size,
             config.hidden_size,
             config.position_kernel,
-            padding=64,
+            padding=config.position_kernel // 2,
             groups=config.hidden_size // config.group_size,
             dim=2,
         )
@@ -365,4 +365,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 476070855fcaf3bc
+# sha256 of all above: 50e8bbeede43ae23

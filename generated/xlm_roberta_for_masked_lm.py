@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules e91981f1fde6.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,6 @@ class Config:
     segments: int = 1  # shape: roberta.embeddings.token_type_embeddings.weight [1, 768]
     positions: int = 514  # shape: roberta.embeddings.position_embeddings.weight [514, 768]
     padding_index: int = 1  # config: pad_token_id
-    head_hidden_size: int = 768  # shape: lm_head.dense.weight [768, 768]
     heads: int = 12  # config: num_attention_heads
     # config: roberta.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
@@ -108,8 +107,8 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.layer_norm = nn.LayerNorm(config.head_hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -256,4 +255,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f5ad8005787cd69a
+# sha256 of all above: 0e147a6fb15c8366

@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules e91981f1fde6.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 0235e5c68b92.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     heads: int = 32  # config: num_attention_heads
     # config: roberta.encoder.layer.{0..35}.attention.self.query.weight [2560, 2560] = heads * head_dim
     head_dim: int = 80
-    head_hidden_size: int = 2560  # shape: lm_head.dense.weight [2560, 2560]
     # shape: roberta.encoder.layer.{0..35}.intermediate.dense.weight [10240, 2560]
     intermediate_size: int = 10240
     layers: int = 36  # name: roberta.encoder.layer.*
@@ -132,8 +131,8 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
-        self.layer_norm = nn.LayerNorm(config.head_hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -239,4 +238,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 83fc433d560465c9
+# sha256 of all above: 0bbc7173e1b93193
