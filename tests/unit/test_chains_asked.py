@@ -274,8 +274,8 @@ def several_scores():
 
     layers = {
         "emb": nn.Embedding(9, 6),
-        "rnn": nn.LSTM(6, 5, batch_first=True),
-        "ws1": nn.Linear(5, 4, bias=False),
+        "rnn": nn.LSTM(6, 7, batch_first=True),
+        "ws1": nn.Linear(7, 5, bias=False),
     }
     net = Net(forward, **layers, ws2=nn.Linear(5, 4, bias=False), pred=nn.Linear(28, 2))
     reads = "flatten(transposed(softmax(ws2)) @ rnn)"

@@ -24,7 +24,7 @@ def is_likely(nodes: Sequence[Node], words: ChainWords) -> bool:
     ends = [node for node in outputs_of(known, nodes) if node.name not in may_be_read]
     if len(ends) > _OUTPUTS or len(sources.inputs) > _EXTRA + 1:
         return False
-    if any(known[node.name] in sources.inputs for node in ends):
+    if any(known[node.name] in sources.inputs and node.name not in sources.open for node in ends):
         return False  # it reads the input, and nobody what it gives
     texts = {*known.values(), *(text for several in sources.open.values() for text in several)}
     if _is_of_maps_alone(nodes) and not _is_counted(nodes) and any(map(_joins_input, texts)):
