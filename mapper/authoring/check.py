@@ -148,7 +148,7 @@ def check_library(document: Document, rulebook: Rulebook) -> tuple[int, list[str
 def check_naming(document: Document) -> tuple[int, list[str]]:
     """The number of examples of a naming file, and which of them are not as it says."""
     from mapper.sources.renaming import example_name
-    from mapper.sources.trees import torch_name, words_of
+    from mapper.sources.trees import example_names
 
     if SETTINGS in document.data:
         settings = read_settings(document)
@@ -157,7 +157,7 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
     if TREE in document.data:
         tree = read_tree(document)
         examples = [
-            (name, torch_name(tree, words_of(tree, name)), wanted)
+            (name, example_names(tree, example).get(name, name), wanted)
             for example in tree.examples
             for name, wanted in example.get("names", {}).items()
         ]

@@ -90,14 +90,16 @@ def with_recurrent(tree: Tree, split: dict[str, list[str]], shapes: Shapes) -> d
 
     Nothing where a layer has three gates: their order is another, and so is what a reset gate stands before.
     """
-    kernels = {tuple(words[:-1]): key for key, words in split.items() if words[-1] in tree.recurrent}
+    layers: dict[tuple[str, ...], dict[str, str]] = {}
+    for key, words in split.items():
+        layers.setdefault(tuple(words[:-1]), {})[words[-1]] = key
     kernel, inner = list(tree.recurrent)[:2]
     found = dict(split)
-    for path in kernels:
-        own = {words[-1]: key for key, words in split.items() if tuple(words[:-1]) == path}
+    for path, own in layers.items():
         if inner not in own:
             continue
-        if kernel not in own or shapes[own[inner]][-1] == 3 * shapes[own[inner]][0]:
+        shape = shapes[own[inner]]
+        if kernel not in own or len(shape) != 2 or shape[1] == 3 * shape[0]:
             return {}
         cut, end = _side(tree, path)
         found |= {own[last]: [*cut, tree.recurrent[last] + end] for last in own if last in tree.recurrent}

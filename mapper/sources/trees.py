@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from operator import contains
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import TensorInfo
 from mapper.errors import FormatError, listed, shorten
@@ -31,18 +31,18 @@ def name_as_torch(shard: Shard) -> None:
     """
     from mapper.rulebook.trees import trees  # here: most names have folders, and are not asked
 
+    shapes = {key: info.shape for key, info in shard.tensors.items()}
     for tree in trees():
         if shard.container in tree.containers:
-            split = _split(shard, tree)
+            split = _split(tree, shapes)
             is_tree = any(len(words) > 1 for words in split.values()) and _fits(tree, split.values())
             if is_tree and not _taken(shard, tree, split):
                 _rename(shard, tree, split)
                 return
 
 
-def _split(shard: Shard, tree: Tree) -> dict[str, list[str]]:
+def _split(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[str]]:
     """The words of the names that may be a tree's; of a file of unnamed arrays those that their order gives them."""
-    shapes = {key: info.shape for key, info in shard.tensors.items()}
     if tree.listed or tree.in_turn:
         return in_lists(tree, shapes)
     keys = shapes if tree.is_nested else [key for key in shapes if "." not in key]
@@ -50,6 +50,12 @@ def _split(shard: Shard, tree: Tree) -> dict[str, list[str]]:
         return {}
     split = {key: words_of(tree, key) for key in keys}
     return with_recurrent(tree, split, shapes) if tree.recurrent else split
+
+
+def example_names(tree: Tree, example: Mapping[str, Any]) -> dict[str, str]:
+    """What the names of an example become; `shapes` of it are those of arrays that their order alone names."""
+    shapes = {name: tuple(example.get("shapes", {}).get(name, ())) for name in example.get("names", {})}
+    return {name: torch_name(tree, words) for name, words in _split(tree, shapes).items()}
 
 
 def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:

@@ -19,7 +19,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.rulebook.trees import trees
 from mapper.sources import open_source
-from mapper.sources.trees import torch_name, words_of
+from mapper.sources.trees import example_names
 from tests.checkpoints import BERT, bert_shapes
 from tests.flax_files import packed
 
@@ -131,7 +131,7 @@ def leaves(tree: Any, path: tuple[str, ...] = ()) -> Any:
 def test_the_examples_of_a_rule_file_are_as_it_says(tree: Any) -> None:
     assert tree.examples
     for example in tree.examples:
-        assert {name: torch_name(tree, words_of(tree, name)) for name in example["names"]} == example["names"]
+        assert example_names(tree, example) == example["names"]
 
 
 def test_kernels_of_convolutions_are_turned(tmp_path: Path) -> None:
