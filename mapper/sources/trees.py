@@ -60,7 +60,8 @@ def example_names(tree: Tree, example: Mapping[str, Any]) -> dict[str, str]:
 
 def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:
     """Whether a module beside the tree has one of its names."""
-    return any(torch_name(tree, words) in shard.tensors.keys() - split.keys() for words in split.values())
+    beside = shard.tensors.keys() - split.keys()
+    return any(torch_name(tree, words) in beside for words in split.values())
 
 
 def has_flat(shard: Shard) -> bool:
