@@ -186,15 +186,18 @@ def _open_repository(
         if bundled is not None:
             return bundled
         was_asked = error.__cause__ is not None  # what the hub answered is behind what is said of it
-        near = _neighbours(name, was_asked) if isinstance(error, MissingSourceError) else ""
-        if not near:
+        more = _instead(name, was_asked) if isinstance(error, MissingSourceError) else ""
+        if not more:
             raise
-        raise MissingSourceError(f"{error}{near}") from error
+        raise MissingSourceError(f"{error}{more}") from error
 
 
-def _neighbours(name: str, answered: bool) -> str:
+def _instead(name: str, answered: bool) -> str:
+    """What there is of a model that cannot be had, or what its name may have been meant for, as the end of a sentence."""
     from mapper.sources.pages import neighbours
 
+    if not answered and _bundled(name) is not None:
+        return "; its header is bundled, without weights: mapper inspect and mapper generate read that"
     return neighbours(name, answered)
 
 

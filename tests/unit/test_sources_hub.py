@@ -171,6 +171,7 @@ def test_without_hub_and_cache_the_catalogue_gives_headers_and_says_so(
         ) as caught:
             open_source("distilbert-base-uncased", **options)  # type: ignore[arg-type]
         assert "\n" not in str(caught.value)
+        assert "its header is bundled, without weights: mapper inspect" in str(caught.value)
 
 
 def test_a_hub_out_of_reach_is_said_within_seconds(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
