@@ -138,7 +138,8 @@ def _fact(data: Any) -> Fact:
     name, value, at, evidence, source = data[:5]
     said = {"at": at, "source": source, "evidence": evidence}
     known = one_of(said, "evidence", EVIDENCE)
-    same = tuple(map(dotted, items({"same_as": data[5]}, "same_as"))) if len(data) > 5 else ()
+    later = data[5] if len(data) > 5 and isinstance(data[5], list) else []  # older documents have no sixth
+    same = tuple(map(dotted, later[: limits.LAYERS]))
     return Fact(dotted(name), value_of(value), text(said, "at"), known, text(said, "source"), same_as=same)
 
 
