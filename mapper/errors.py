@@ -120,7 +120,9 @@ _OPTION = re.compile(
     r"""(?<![^\s(])--(?:set\s(?P<facts>(?P<fact>[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+))(?:\s--set\s(?:[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+)))*)"""
     r"""|set\s(?P<name>[^\s=]+):(?=\s)|(?P<option>[a-z][a-z-]*))"""
 )
-_QUOTED = re.compile(r"(?<![^\s(])--set '(?P<fact>[^'=\s]+)=(?P<value>[^']*)'")
+_QUOTED = re.compile(
+    r"(?<![^\s(])--set '(?P<fact>[^'=|\s]+)=(?P<value>[^'|]*)'"
+)  # in quotes for a shell: one value, of several words
 _FLAGS = ("overwrite", "follow-links", "values", "merge")
 
 

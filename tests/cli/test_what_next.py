@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mapper.cli import main
+from mapper.errors import in_python
 from tests.checkpoints import BERT, write_bert
 from tests.gguf_files import gguf_bytes
 
@@ -133,3 +134,9 @@ def test_a_file_without_a_tokenizer_says_so(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "x.gguf").write_bytes(gguf_bytes(metadata, tensors))
     text = said(capsys, "run", tmp_path / "x.gguf", "hello")
     assert text.endswith("no tokenizer is in the file; put tokenizer.json beside it\n")
+
+
+def test_what_stands_in_quotes_for_a_shell_is_one_value_in_python() -> None:
+    text = "say --set 'a.0:chain.reads=b & c', of layers' names, then --set norm.eps=VALUE"
+    told = """say hints={"a.0:chain.reads": "b & c"}, of layers' names, then hints={"norm.eps": VALUE}"""
+    assert in_python(text) == told
