@@ -12,6 +12,7 @@ from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
+from mapper.emission.leaf_arguments import argument_value
 from mapper.emission.reparametrized import STORED, function_of
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
@@ -222,7 +223,7 @@ class Constructor:
         node = parse_expression(str(text), "leaves", 1)
         kernel = self.kernel()
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
-        value = _fold({**known, "kernel": kernel}, node)
+        value = argument_value({**known, "kernel": kernel}, node)
         names = [*arithmetic.names(node)]
         symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names and bool(names)
         if value == default and not symbolic:
@@ -429,7 +430,7 @@ class Constructor:
             return 1
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
         return int(
-            _fold(
+            argument_value(
                 {**known, "kernel": self.kernel(), "channels": shape[0]},
                 parse_expression(str(text), "leaves", 1),
             )
@@ -491,19 +492,3 @@ class Constructor:
             return tensor
         grad = None if info.dtype in FLOATS else "requires_grad=False"
         return self.call("nn.Parameter", tensor, grad)
-
-
-def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:
-    """The value of a leaf argument; over several kernel extents, one value for each."""
-    kernel = known.get("kernel")
-    if isinstance(kernel, tuple) and "kernel" in arithmetic.names(node):
-        return tuple(_calculated(node, {**known, "kernel": extent}) for extent in kernel)
-    return _calculated(node, known)
-
-
-def _calculated(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """The value of an argument. Raises FlowError beyond what sizes can be: whoever wrote it may mean harm."""
-    try:
-        return arithmetic.evaluate(node, known)
-    except ValueError as error:
-        raise FlowError(f"{shorten(ast.unparse(node))}: {error}") from error
