@@ -129,16 +129,22 @@ def _choices(case: Case, outline: Outline, doubts: Doubts) -> dict[int, Choice]:
     return choices
 
 
+_OF_A_TYPE = (
+    "; if nothing of the file is lost, its layers are of several kinds: --set model_type=TYPE says which"
+)
+
+
 def say_what_lacks(case: Case, chosen: Chosen, doubts: Doubts) -> None:
     """Which flows come nearest where none fits, and what elements of a list lack that others have."""
     outline, choices = chosen.outline, chosen.choices
     every = list(outline.every())
     undecided = Open(outline.facts, outline.leaves, outline.asked)
+    remedy = _OF_A_TYPE if outline.facts.config.model_type is None else ""
     for scope in chosen.lacking:
         if choices[id(scope)].problem:
             raise ArchitectureError(choices[id(scope)].problem)
         if case.judges(scope.block.home):
-            doubts.gap(lacking_roles(scope, every))
+            doubts.gap([f"{line}{remedy}" for line in lacking_roles(scope, every)])
         undecided.add(scope, choices[id(scope)])
     doubts.findings += differing_roles(every, case.families.varies())
     doubts.unlike(list(dict.fromkeys(lacking_sublayers(every, case.families.varies()))))

@@ -196,6 +196,15 @@ def test_missing_tensors_are_named(without: str, message: str) -> None:
         read(example("bert"), without=without)
 
 
+def test_of_layers_of_several_kinds_a_file_without_a_config_is_asked_for_its_type() -> None:
+    lost = "layer.1.attention.self.query"
+    tensors = {name: info for name, info in example("bert").tensors.items() if lost not in name}
+    with pytest.raises(
+        ArchitectureError, match=r"query is missing at .*; if nothing of the file is lost, .*model_type"
+    ):
+        infer(Checkpoint("x", "manifest", tensors), RULEBOOK)
+
+
 def test_layers_of_unequal_width_are_refused() -> None:
     with pytest.raises(ArchitectureError, match=r"layer\.1\.output\.dense\.weight \[65, 96\]"):
         read(example("bert"), extra={"encoder.layer.1.output.dense.weight": (65, 96)})
