@@ -31,17 +31,13 @@ _RANKS = {
 }  # extents of the matrix of a usual module
 _OPTIONAL = frozenset({"bias"})
 _STATISTICS = frozenset({"running_mean", "running_var"})
+_SCALES = tuple(map(frozenset, ({"weight"}, {"gamma"}, {"scale"}, {"g"})))
 _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Linear": (frozenset({"weight"}), *STORED),
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
-    "LayerNorm": tuple(
-        map(
-            frozenset,
-            ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"g"}, {"scale"}, {"scale", "shift"}, {"a_2", "b_2"}),
-        ),
-    ),
-    "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
+    "LayerNorm": (*_SCALES, *map(frozenset, ({"gamma", "beta"}, {"scale", "shift"}, {"a_2", "b_2"}))),
+    "RMSNorm": _SCALES,
     "BatchNorm": tuple(
         _STATISTICS | extra
         for extra in (
@@ -51,7 +47,7 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
         )
     ),
 }
-_CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
+_CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", *(f"ConvTranspose{axes}d" for axes in (1, 2, 3)))
 
 
 @dataclass(frozen=True)
@@ -295,18 +291,11 @@ class Constructor:
         shape = self.weight()
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         eps = self.option("eps", 1e-5)
-        if "gamma" in self.leaf.tensors:
-            if "beta" in self.leaf.tensors:
-                return self.call("LayerNormGammaBeta", size, self.required_eps())
-            return self.call("LayerNormGamma", size, self.required_eps(), self.offset())
-        if "a_2" in self.leaf.tensors:
-            return self.call("LayerNormDeviation", size, self.required_eps())
-        if "shift" in self.leaf.tensors:
-            return self.call("LayerNormScaleShift", size, self.required_eps())
-        if "scale" in self.leaf.tensors:
-            return self.call("LayerNormScale", size, self.required_eps())
-        if "g" in self.leaf.tensors:
-            return self.call("LayerNormVector", size, self.required_eps())
+        shifted = {"beta": "GammaBeta", "a_2": "Deviation", "shift": "ScaleShift"}
+        if name := next((shifted[word] for word in shifted if word in self.leaf.tensors), ""):
+            return self.call(f"LayerNorm{name}", size, self.required_eps())
+        if name := self.row_of_scales():
+            return self.call(f"LayerNorm{name}", size, self.required_eps(), self.offset())
         if self.leaf.form == "channels_first":
             return self.call("LayerNormChannelsFirst", size, self.required_eps())
         if self.leaf.form == "offset":
@@ -328,17 +317,18 @@ class Constructor:
         """What a norm adds to the weight that is stored."""
         return "offset=1.0" if self.leaf.form == "offset" else None
 
+    def row_of_scales(self) -> str:
+        """What classes of norms are called by the name of their scales; "" for `weight`."""
+        names = {"g": "Vector", "gamma": "Gamma", "scale": "Scale"}
+        return next((names[word] for word in names if word in self.leaf.tensors), "")
+
     def make_rmsnorm(self) -> str:
         shape = self.weight()
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
-        if "g" in self.leaf.tensors:
-            return self.call("RMSNormVector", size, self.required_eps(), self.offset())
         if "gamma" in self.leaf.tensors and len(shape) > 2:
             return self.call("RMSNormHeads", size, self.required_eps())
-        if "gamma" in self.leaf.tensors:
-            return self.call("RMSNormGamma", size, self.required_eps(), self.offset())
-        if "scale" in self.leaf.tensors:
-            return self.call("RMSNormScale", size, self.required_eps(), self.offset())
+        if name := self.row_of_scales():
+            return self.call(f"RMSNorm{name}", size, self.required_eps(), self.offset())
         if self.leaf.form == "offset":
             return self.call("RMSNormOffset", size, self.required_eps())
         return self.call("nn.RMSNorm", size, f"eps={self.required_eps()}")

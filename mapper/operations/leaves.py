@@ -127,27 +127,27 @@ class LayerNormGamma(nn.Module):
 
 
 class LayerNormVector(nn.Module):
-    """LayerNorm without a bias whose weight is stored as g. (..., W) -> (..., W)"""
+    """LayerNorm without a bias whose weight is stored as g, less an offset. (..., W) -> (..., W)"""
 
-    def __init__(self, size: int, eps: float):
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
         super().__init__()
-        self.eps = eps
+        self.eps, self.offset = eps, offset
         self.g = nn.Parameter(torch.empty(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.g.shape, self.g, None, self.eps)
+        return F.layer_norm(x, self.g.shape, self.g + self.offset, None, self.eps)
 
 
 class LayerNormScale(nn.Module):
-    """LayerNorm without a bias whose weight is stored as scale. (..., W) -> (..., W)"""
+    """LayerNorm without a bias whose weight is stored as scale, less an offset. (..., W) -> (..., W)"""
 
-    def __init__(self, size: int, eps: float):
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
         super().__init__()
-        self.eps = eps
+        self.eps, self.offset = eps, offset
         self.scale = nn.Parameter(torch.empty(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.scale.shape, self.scale, None, self.eps)
+        return F.layer_norm(x, self.scale.shape, self.scale + self.offset, None, self.eps)
 
 
 class EmbeddingExtended(nn.Module):
