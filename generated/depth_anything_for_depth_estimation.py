@@ -275,7 +275,7 @@ class NeckLayerWithResidual(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, map: Tensor, size: Tensor) -> Tensor:
+    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
         x = self.residual_layer2(x)
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
@@ -291,7 +291,7 @@ class NeckLayerWithResidual2(nn.Module):
         self.residual_layer2 = Residual()
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
 
-    def forward(self, x: Tensor, map: Tensor, size: Tensor) -> Tensor:
+    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
         x = x + self.residual_layer1(map)
         x = self.residual_layer2(x)
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
@@ -414,4 +414,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bad24e2784c0d640
+# sha256 of all above: 4ebf7ee20bfc813d

@@ -185,7 +185,7 @@ class _Walk(Walk):
         return self.computed(node)
 
     def computed(self, node: ast.expr) -> str:
-        """The type of arithmetic and of what a tensor has: extents are whole numbers."""
+        """The type of arithmetic and of what a tensor has: extents are whole numbers, lists are put together."""
         kinds = set()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
@@ -193,7 +193,8 @@ class _Walk(Walk):
                 self.require(child)
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             return "tuple[int, ...]"
-        return "int" if kinds == {"int"} and isinstance(node, ast.BinOp) else "Tensor"
+        kind = kinds.pop() if isinstance(node, ast.BinOp) and len(kinds) == 1 else ""
+        return kind if kind == "int" or kind.startswith("list[") else "Tensor"
 
     def subscript(self, node: ast.Subscript) -> str:
         outer = self.type(node.value).removesuffix(_OPTIONAL)
