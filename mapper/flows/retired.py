@@ -1,4 +1,4 @@
-"""Operations that there were up to version 3, and what a flow writes in their place."""
+"""Operations that there were once, and what a flow writes in their place."""
 
 from __future__ import annotations
 
