@@ -199,12 +199,15 @@ def test_a_default_alone_that_speaks_against_a_flow_is_asked_for() -> None:
 
 def test_a_field_means_another_size_where_another_one_says_what_the_weights_show() -> None:
     families = SimpleNamespace(speak_for=lambda scope: False, goes_by_names=lambda scope: False)
-    scope = SimpleNamespace(index_of=lambda word: None, block=SimpleNamespace(home="visual"))
+    scope = SimpleNamespace(index_of=lambda word: None, block=SimpleNamespace(home="visual"), tower=None)
     wide, right = Known(48, "config", "hidden_size"), Known(32, "config", "embed_dim")
 
     def against(*said: Known) -> set[str]:
         facts = SimpleNamespace(
-            from_config=lambda *at, **options: said, full_name=lambda scope, name: name, families=families
+            from_config=lambda *at, **options: said,
+            full_name=lambda scope, name: name,
+            stated=lambda *at: None,
+            families=families,
         )
         shown = Known(32, "shape", "visual.norm.weight [32]")
         return {*_check(cast(Any, facts), cast(Any, scope), "hidden_size", shown)}

@@ -78,8 +78,9 @@ def test_the_data_is_small_and_does_not_grow_with_the_layers() -> None:
 
     # flows that many types share have more to choose from than when they were BERT's alone: 13,271 in place of 11,600,
     # of which 570 are three facts by which one step gives the states of a tower in each of the ways that had a step each;
-    # 145 more say whether a tower without a mask hides the padding among its ids
-    assert size(2) < 13_500  # of the flows what these blocks compute, without what others do in its place
+    # 145 more say whether a tower without a mask hides the padding among its ids; 450 are three facts that had flows of their
+    # own: layers that run several times, sub-layers without a residual, and layers that read what is missing in a series
+    assert size(2) < 13_900  # of the flows what these blocks compute, without what others do in its place
     assert size(24) < size(2) + 100
 
 
