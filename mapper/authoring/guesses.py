@@ -83,6 +83,8 @@ class Guesser:
         for rules in self._plainest_first(topic, block):
             for rule, env in rules:
                 lacking = [role for role in rule.needs if role not in block.roles]
+                if len(lacking) > max(len(block.roles), 2):
+                    continue  # more than is there: that it is this flow nothing says
                 others = [role for role in rule.roles if role not in block.roles]
                 for chosen in _assignments(rule, here, lacking or others, lacking, env):
                     for leaf, role in zip(here, chosen, strict=True):
