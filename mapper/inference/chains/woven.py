@@ -354,9 +354,10 @@ class Weaving:
             before = replace(before, width=run.nodes[0].elements[0].inputs)
         for node in run.nodes:
             for element in node.elements:
-                link = follow(links[-1].after if links else before, element)
+                given = links[-1].after if links else before
+                link = follow(given, element)
                 if link is None:
-                    raise self._unread(node, self.texts[node.name], does_not_read(element, before))
+                    raise self._unread(node, self.texts[node.name], does_not_read(element, given))
                 links.append(link)
         return links
 
