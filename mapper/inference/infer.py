@@ -255,11 +255,11 @@ def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
     said = to_say(architecture, start.rulebook, start.names)
     if not said:
         return architecture
-    missing = [
-        said,
-        *architecture.missing,
-    ]  # first: no answer to what a part alone asks makes a model of these layers
-    return replace(architecture, missing=missing, questions=[])
+    if any(block.kind == "layer" and block.flow for block in architecture.root.blocks()):
+        # no chain: the answers to what is asked are what it lacks
+        return replace(architecture, missing=[*architecture.missing, said])
+    # first: no answer to what a part alone asks makes a model of these layers
+    return replace(architecture, missing=[said, *architecture.missing], questions=[])
 
 
 def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:
