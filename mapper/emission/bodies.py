@@ -68,9 +68,9 @@ class Bodies:
         """The places of the classes whose bodies refer to each block."""
         found: dict[int, list[Place]] = {}
         for piece in self.program.pieces.values():
-            place = self.owners[id(piece.block)].place
-            for item in piece.used:
-                found.setdefault(item, []).append(place)
+            if owner := self.owners.get(id(piece.block)):  # what no class holds is not written
+                for item in piece.used:
+                    found.setdefault(item, []).append(owner.place)
         return found
 
 

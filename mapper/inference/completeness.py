@@ -256,7 +256,7 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
                 leaf
             )
     uneven = [line for group in alike.values() if len(group) > 1 for line in _unequal(group, beside)]
-    return uneven + [line for group in alike.values() for leaf in group for line in _halves(leaf)]
+    return uneven + [line for leaf in leaves if "" not in leaf.tensors for line in _halves(leaf)]
 
 
 def _halves(leaf: Leaf) -> Iterator[str]:
