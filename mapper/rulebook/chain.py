@@ -10,7 +10,7 @@ from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document
 
 SECTION = "chain"
-TABLES = ("activation", "pooling", "reduction", "positions", "output", "skip", "halved")
+TABLES = ("activation", "pooling", "reduction", "positions", "output", "skip", "paired", "halved")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,12 @@ class ChainWords:
     cells: set[str] = field(
         default_factory=set
     )  # words of layers that one step calls with the state of the last
+    cell_input: set[str] = field(default_factory=set)  # of these those of the map of the input
+    cell_state: set[str] = field(default_factory=set)  # and of the map of the state
+    gates: dict[str, str] = field(
+        default_factory=dict
+    )  # word or letter of an LSTM's gate -> one of i, f, g, o
+    gates_of_state: set[str] = field(default_factory=set)  # letters of those that read the state
     graph: set[str] = field(default_factory=set)  # words of linear layers that read the neighbours in a graph
     graph_folders: set[str] = field(default_factory=set)  # and of their folders, where nothing is convolved
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
@@ -59,6 +65,9 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "residual",
             "apart",
             "cells",
+            "cell_input",
+            "cell_state",
+            "gates_of_state",
             "graph",
             "graph_folders",
             "auxiliary",
@@ -69,6 +78,9 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "masking",
         ):
             getattr(found, section).update(fields.words(section))
+        found.gates.update(
+            {**{str(word): str(gate) for word, gate in fields.mapping("gates").items()}, **found.gates}
+        )
         for table in TABLES:
             rows = found.tables.setdefault(table, {})
             rows.update({**_expressions(fields, table), **rows})

@@ -6,7 +6,6 @@ Either one map reads the input and another the state, or each reads both side by
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Leaf
 from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
-from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element
+from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element, roles_by_number
 from mapper.inference.chains.order import ROWS, START, Data, Link
+from mapper.rulebook.chain import ChainWords
 from mapper.words import parts
 
 if TYPE_CHECKING:
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 LSTM_NOTE = "maps of four gates are taken for an LSTM's: three of them through a sigmoid, the candidate and the state through tanh"
 _GATES = "ifgo"  # of an LSTM: input, forget, candidate, output
-_WORDS = {"input": "i", "forget": "f", "candidate": "g", "memory": "g", "cell": "g", "output": "o", "c": "g"}
-_LETTER = re.compile(r"(.*?)_?([ifgco])")
-_STATE_LETTERS = ("u", "h")  # at the end of what maps of the state share: `U_i`, `W_hi`
-_OF_STATE = ("h2h", "hh")  # words of a map of the state
-_TO_STATE = ("i2h", "ih")  # and of one to it
+_ENDS = re.compile(r"(.*?)_?([a-z])")  # a letter behind what maps of one kind share
 _ORDERS = ("input_first", "state_first")
 _POSITIONS = ("all", "last", "mean", "max")
 
@@ -66,12 +62,7 @@ class Cell:
 
     def roles(self) -> list[str]:
         """`linear_1`, `linear_2`: what each is, by number."""
-        count: Counter[str] = Counter()
-        names = []
-        for element in self.elements():
-            count[element.group] += 1
-            names.append(f"{element.group}_{count[element.group]}")
-        return names
+        return roles_by_number(self.elements())
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the network with their roles."""
@@ -79,13 +70,13 @@ class Cell:
         return [*(replace(element.leaf, role=role, facts={}) for element, role in pairs), *self.rest]
 
 
-def cell_of(elements: Sequence[Element], rest: Sequence[Leaf]) -> Cell | None:
+def cell_of(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords) -> Cell | None:
     """The cell that linear layers are by their names and sizes; None for others."""
     linear = [element for element in elements if element.group == LINEAR]
     tables = tuple(element for element in elements if element.group == EMBEDDING)
     if len(linear) + len(tables) < len(elements) or len(tables) > 1:
         return None
-    found = _gated(linear) or _plain(linear)
+    found = _gated(linear, words) or _plain(linear, words)
     if found is None:
         return None
     taken = {id(element) for group in found for element in group}
@@ -101,24 +92,24 @@ Roles = Callable[[Sequence[Element]], list[str]]  # variables of layers
 Maps = tuple[tuple[Element, ...], tuple[Element, ...], tuple[Element, ...]]
 
 
-def has_gates(elements: Sequence[Element]) -> bool:
+def has_gates(elements: Sequence[Element], words: ChainWords) -> bool:
     """Whether some maps are called as the four gates of a cell are: they stand side by side."""
-    return bool(_groups([element for element in elements if element.group == LINEAR]))
+    return bool(_groups([element for element in elements if element.group == LINEAR], words))
 
 
-def _groups(linear: Sequence[Element]) -> dict[str, tuple[Element, ...]]:
+def _groups(linear: Sequence[Element], words: ChainWords) -> dict[str, tuple[Element, ...]]:
     """Maps of four gates, in order, by what they share in their names."""
     stems: dict[str, dict[str, Element]] = {}
     for element in linear:
-        if named := _gate(element):
+        if named := _gate(element, words):
             stems.setdefault(named[0], {})[named[1]] = element
     whole = {stem: gates for stem, gates in stems.items() if set(gates) == set(_GATES)}
     return {stem: tuple(gates[letter] for letter in _GATES) for stem, gates in whole.items()}
 
 
-def _gated(linear: Sequence[Element]) -> Maps | None:
+def _gated(linear: Sequence[Element], words: ChainWords) -> Maps | None:
     """Maps of four gates: of the input and of the state, or of both side by side."""
-    groups = _groups(linear)
+    groups = _groups(linear, words)
     if any(len({(each.inputs, each.outputs) for each in group}) > 1 for group in groups.values()):
         return None
     firsts = {stem: group[0] for stem, group in groups.items()}
@@ -126,27 +117,27 @@ def _gated(linear: Sequence[Element]) -> Maps | None:
         return next(iter(groups.values())), (), ()
     square = [stem for stem, first in firsts.items() if first.inputs == first.outputs]
     if len(square) > 1:  # no size shows which of them reads the state, but a letter may
-        square = [stem for stem in square if stem.lower().rstrip("_")[-1:] in _STATE_LETTERS]
+        square = [stem for stem in square if stem.lower().rstrip("_")[-1:] in words.gates_of_state]
     if len(groups) != 2 or len(square) != 1 or len({first.outputs for first in firsts.values()}) > 1:
         return None
     keeping = groups[square[0]]
     return next(group for group in groups.values() if group is not keeping), keeping, ()
 
 
-def _gate(element: Element) -> tuple[str, str] | None:
+def _gate(element: Element, words: ChainWords) -> tuple[str, str] | None:
     """What maps of one kind share in their names, and the letter of the gate: `forget_gate`, `W_f`."""
     name = str(element.leaf.place[-1])
-    word = next((word for word in _WORDS if word in parts(name) and len(word) > 1), "")
-    if word and ("gate" in name or _WORDS[word] == "g"):
-        return "", _WORDS[word]
-    found = _LETTER.fullmatch(name)
-    return (found[1], _WORDS.get(found[2], found[2])) if found else None
+    word = next((word for word in words.gates if word in parts(name) and len(word) > 1), "")
+    if word and ("gate" in name or words.gates[word] == "g"):
+        return "", words.gates[word]
+    found = _ENDS.fullmatch(name)
+    return (found[1], words.gates[found[2]]) if found and found[2] in words.gates else None
 
 
-def _plain(linear: Sequence[Element]) -> Maps | None:
+def _plain(linear: Sequence[Element], words: ChainWords) -> Maps | None:
     """One map of the input and one of the state, or one of both side by side, and maybe one to the output beside."""
-    entering = [element for element in linear if _is_called(element, _TO_STATE)]
-    keeping = [element for element in linear if _is_called(element, _OF_STATE)]
+    entering = [element for element in linear if _is_called(element, words.cell_input)]
+    keeping = [element for element in linear if _is_called(element, words.cell_state)]
     if len(entering) != 1:
         return None
     (first,) = entering
@@ -159,8 +150,8 @@ def _plain(linear: Sequence[Element]) -> Maps | None:
     return ((first,), (), tuple(giving)) if is_both else None
 
 
-def _is_called(element: Element, words: Sequence[str]) -> bool:
-    return any(word in parts(str(element.leaf.place[-1])) for word in words)
+def _is_called(element: Element, words: set[str]) -> bool:
+    return not words.isdisjoint(parts(str(element.leaf.place[-1])))
 
 
 def write_cell(

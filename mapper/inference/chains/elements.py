@@ -155,3 +155,13 @@ def shared_folders(one: Leaf, other: Leaf) -> int:
     return next(
         (at for at, (mine, its) in enumerate(pairs) if mine != its), min(len(one.place), len(other.place)) - 1
     )
+
+
+def roles_by_number(elements: Iterable[Element]) -> list[str]:
+    """`linear_1`, `linear_2`: what each of these is, by its number among those of its group."""
+    count: Counter[str] = Counter()
+    names = []
+    for element in elements:
+        count[element.group] += 1
+        names.append(f"{element.group}_{count[element.group]}")
+    return names

@@ -146,9 +146,9 @@ def chain_of(
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
-    if cell := cell_of(elements, rest):
+    if cell := cell_of(elements, rest, words):
         return cell
-    if has_gates(elements) or _is_cell(elements, words) or _is_graph(elements, words):
+    if has_gates(elements, words) or _is_cell(elements, words) or _is_graph(elements, words):
         return None
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)

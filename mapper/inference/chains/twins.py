@@ -18,16 +18,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 TWINS, OTHER = "chain.paired", "inputs_2"
-_BOTH, _APART = "x.chunk(2)[0], x.chunk(2)[1]", "(x.chunk(2)[0] - x.chunk(2)[1]).abs()"
-_MET = {  # what a layer reads of both
-    "difference": _APART,
-    "product": "x.chunk(2)[0] * x.chunk(2)[1]",
-    "concatenated": "torch.cat(x.chunk(2), dim=-1)",
-    "with_difference": f"torch.cat(({_BOTH}, {_APART}), dim=-1)",  # 1908.10084
-    "with_difference_and_product": (  # 1705.02364
-        f"torch.cat(({_BOTH}, {_APART}, x.chunk(2)[0] * x.chunk(2)[1]), dim=-1)"
-    ),
-}
+_BOTH = {"one": "x.chunk(2)[0]", "other": "x.chunk(2)[1]"}
 _OF_PARTS = {2: "concatenated", 3: "with_difference", 4: "with_difference_and_product"}
 
 
@@ -67,15 +58,19 @@ class Twins:
             value = self.answers.told(TWINS)
             if value not in ("", "apart"):
                 raise self.answers.refuse(
-                    between.links[0].element.leaf, TWINS, value, f"apart, or at a layer {', '.join(_MET)}"
+                    between.links[0].element.leaf,
+                    TWINS,
+                    value,
+                    f"apart, or at a layer {', '.join(between.tables['paired'])}",
                 )
             self.are_apart = True
 
     def meet(self, between: Between, link: Link) -> None:
         """What one layer reads of both inputs."""
         value = self.answers.told_at(link.element.leaf, TWINS) if self.are_apart else ""
-        if value and value not in _MET:
-            raise self.answers.refuse(link.element.leaf, TWINS, value, f"possible here: {', '.join(_MET)}")
+        met = between.tables["paired"]
+        if value and value not in met:
+            raise self.answers.refuse(link.element.leaf, TWINS, value, f"possible here: {', '.join(met)}")
         if value:
-            between.say(_MET[value])
+            between.say(met[value].format(**_BOTH))
             self.are_apart = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import NoReadingError, Reader, Value, does_not_read, in_positions
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element, roles_by_number
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
@@ -60,13 +59,11 @@ class Woven:
             yield from node.elements
 
     def roles(self) -> list[str]:
-        """`convolution_1`, `norm_1`: what each is, by number."""
-        count: Counter[str] = Counter()
-        names = []
-        for element in self.elements():
-            count[element.group] += 1
-            names.append(f"{element.group}_{count[element.group]}")
-        return [*names, *(f"parameter_{number}" for number in range(1, len(self.bare) + 1))]
+        """`linear_1`, `linear_2`: what each is, by number."""
+        return [
+            *roles_by_number(self.elements()),
+            *(f"parameter_{number}" for number in range(1, len(self.bare) + 1)),
+        ]
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the network with their roles."""
