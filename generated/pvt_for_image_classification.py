@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules c9fd816b8259.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 9014d98d3d4b.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -381,4 +381,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: ebc7f755c6a73d8e
+# sha256 of all above: ccc56714b4e72160

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ALIKE = 0.75  # of a word that a role is known by, to count for it
 _CLEARLY = 0.15  # how much closer the closest must be than the next
+_FEW = 2  # roles that a flow may lack of which a block has fewer
 _MOST = 4  # modules without a role in one block: of more, nothing can be said
 _BLOCKS = ("feed_forward", "attention")  # what a folder in a layer may be that nothing is known of
 _TABLES = {
@@ -83,7 +84,7 @@ class Guesser:
         for rules in self._plainest_first(topic, block):
             for rule, env in rules:
                 lacking = [role for role in rule.needs if role not in block.roles]
-                if len(lacking) > max(len(block.roles), 2):
+                if len(lacking) > max(len(block.roles), _FEW):
                     continue  # more than is there: that it is this flow nothing says
                 others = [role for role in rule.roles if role not in block.roles]
                 for chosen in _assignments(rule, here, lacking or others, lacking, env):

@@ -21,10 +21,8 @@ _NORM_SCALE, _NORM_SHIFT = (
     "norm_scale",
     "norm_shift",
 )  # purposes of tensors that are a weight and a bias in a norm alone
-SCALE_ALONE = (
-    "weight has 1 dimension, no bias",
-    "a scale alone in what is called a norm",
-)  # either norm has it
+# what either norm may have
+SCALE_ALONE = ("weight has 1 dimension, no bias", "a scale alone in what is called a norm")
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 

@@ -36,12 +36,8 @@ class Tree:
     suffix: str  # at the end of names, cut off
     dropped: tuple[str, ...]  # words between slashes that say nothing
     recurrent: dict[str, str]  # last words of a layer that has all but a bias of them: what they become
-    sides: dict[
-        str, str
-    ]  # beginnings of words in such a layer's path: the ending of what is read in that direction
-    zeros: dict[
-        str, str
-    ]  # last words of what torch stores twice, to be added: that of the second, which is nought
+    sides: dict[str, str]  # beginnings of words in such a layer's path -> the ending of that direction
+    zeros: dict[str, str]  # last words of what torch stores twice -> that of the second, which is zero
     is_whole: bool  # whether no module stands beside it: parameters of modules have such names too
     is_shown: bool  # whether biases show if maps are stored [..., in, out]
     telling: tuple[str, ...]  # last words of which one must be there

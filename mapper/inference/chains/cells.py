@@ -34,9 +34,7 @@ class Cell:
     """The layers of such a network."""
 
     entering: tuple[Element, ...]  # maps of the input to the state, one or one for each gate
-    keeping: tuple[
-        Element, ...
-    ]  # maps of the state to the next one; none where the others read both side by side
+    keeping: tuple[Element, ...]  # maps of the state to the next one; none where the others read both
     giving: tuple[Element, ...]  # a map to the output that reads both side by side
     behind: tuple[Element, ...]  # linear layers that read the states, one after the other
     tables: tuple[Element, ...]  # an embedding of what is read

@@ -232,9 +232,8 @@ class Sources:
         """What the layer before by its number gives, and the input again, where it takes both to make up what a layer reads (1901.05103)."""
         before = self._numbered_before(node)
         number = re.search(r"\d+$", node.name)
-        is_counted = number is not None and int(number[0][:6]) <= len(
-            self.nodes
-        )  # `fc22` is the second of `fc2`
+        # `fc22` is the second of `fc2`
+        is_counted = number is not None and int(number[0][:6]) <= len(self.nodes)
         if before is not None and is_counted and before.gives.form == ROWS and node.first.group == LINEAR:
             left = node.first.inputs - before.gives.width
             for name in (name for name in self._inputs_of(node) if self.inputs[name] == left):
