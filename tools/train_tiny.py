@@ -4,9 +4,10 @@
     python tools/train_tiny.py OUT --only llama vit --seconds 60
     python tools/train_tiny.py OUT --steps 300           # however long they take: the same weights on every run
     python tools/train_tiny.py OUT --table tools/train_activations.yaml    # one network with each activation
+    python tools/train_tiny.py OUT --device cuda --workers 8               # on a graphics card, eight at once
 
 Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
-drawn shapes apart. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
+drawn shapes apart; `training` in the table says how each kind is trained. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
 settings. Needs the reference library; deterministic but for the number of steps where the seconds decide it.
 """
 
@@ -15,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -28,10 +31,8 @@ import yaml
 from torch import nn
 
 TABLE = Path(__file__).with_suffix(".yaml")
-LENGTH, BATCH = 96, 12  # bytes of a row, rows of a step
-IMAGES = 32  # of a step
+LENGTH = 96  # bytes of a row
 MASKED, MASK = 0.15, 0  # share of bytes that are hidden, and the byte that stands for them
-RATE, WARM_UP = 3e-3, 40  # learning rate, steps until it is reached
 HELD_BACK = 20_000  # bytes at the end of the text that no model is trained on
 SHAPES = 10
 
@@ -44,23 +45,23 @@ def text() -> torch.Tensor:
     return torch.tensor(list(words.encode())[:-HELD_BACK])
 
 
-def causal(data: torch.Tensor) -> Batch:
+def causal(data: torch.Tensor, rows: int) -> Batch:
     """Rows of the text, each byte to be told from those before it."""
 
     def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
-        starts = torch.randint(len(data) - LENGTH, (BATCH,), generator=random)
+        starts = torch.randint(len(data) - LENGTH, (rows,), generator=random)
         ids = torch.stack([data[start : start + LENGTH] for start in starts])
         return {"input_ids": ids, "labels": ids}
 
     return batch
 
 
-def masked(data: torch.Tensor) -> Batch:
+def masked(data: torch.Tensor, rows: int) -> Batch:
     """Rows of the text with hidden bytes, which are to be told."""
-    rows = causal(data)
+    shown = causal(data, rows)
 
     def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
-        ids = rows(random)["input_ids"]
+        ids = shown(random)["input_ids"]
         hidden = torch.rand(ids.shape, generator=random) < MASKED
         labels = ids.masked_fill(~hidden, -100)
         return {"input_ids": ids.masked_fill(hidden, MASK), "labels": labels}
@@ -85,12 +86,12 @@ def drawn(kind: torch.Tensor, at: torch.Tensor, size: int) -> torch.Tensor:
     return every[kind, torch.arange(len(kind))][:, None].expand(-1, 3, -1, -1)
 
 
-def images(size: int) -> Batch:
+def images(size: int, rows: int) -> Batch:
     """Drawn shapes in noise with the number of each."""
 
     def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
-        kind = torch.randint(SHAPES, (IMAGES,), generator=random)
-        at = torch.rand(IMAGES, 3, generator=random) * torch.tensor([0.5, 0.5, 0.15]) + torch.tensor(
+        kind = torch.randint(SHAPES, (rows,), generator=random)
+        at = torch.rand(rows, 3, generator=random) * torch.tensor([0.5, 0.5, 0.15]) + torch.tensor(
             [0.25, 0.25, 0.15]
         )
         pixels = drawn(kind, at * size, size)
@@ -100,26 +101,44 @@ def images(size: int) -> Batch:
     return batch
 
 
-def made(row: dict[str, Any], common: dict[str, Any]) -> nn.Module:
+def made(row: dict[str, Any]) -> nn.Module:
     """The model of a row of the table."""
-    known = {**common, **row}
+    known = dict(row)
     model = getattr(transformers, known.pop("class"))
     return model(model.config_class(**known, attn_implementation="eager"))
 
 
-def train(model: nn.Module, batch: Batch, seconds: float, steps: int | None) -> tuple[int, float]:
-    """Train for so many steps or, without a number, for so long; the steps, and the mean loss of the last fifty."""
+@dataclass(frozen=True)
+class Course:
+    """How a model is trained: its learning rate, the steps until that is reached, rows of a step; how long, and where."""
+
+    rate: float
+    warm_up: int
+    rows: int
+    seconds: float
+    steps: int | None
+    device: str
+
+    def passed(self, steps: int, seconds: float) -> float:
+        """The share of the course after so many steps or, where no number of steps is asked for, seconds."""
+        return steps / self.steps if self.steps else seconds / self.seconds
+
+    def rate_at(self, step: int, passed: float) -> float:
+        """The learning rate of a step: rising to its whole, then falling to a twentieth along a cosine."""
+        return self.rate * min((step + 1) / self.warm_up, 1) * (0.05 + 0.95 * math.cos(passed * math.pi / 2))
+
+
+def train(model: nn.Module, batch: Batch, course: Course) -> tuple[int, float]:
+    """Train a model on its course; the steps, and the mean loss of the last fifty."""
     random = torch.Generator().manual_seed(0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05)
+    model.to(course.device).train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=course.rate, weight_decay=0.05)
     losses: list[float] = []
     start = time.monotonic()
-    model.train()
-    while (passed := len(losses) / steps if steps else (time.monotonic() - start) / seconds) < 1:
+    while (passed := course.passed(len(losses), time.monotonic() - start)) < 1:
         for group in optimiser.param_groups:
-            group["lr"] = (
-                RATE * min((len(losses) + 1) / WARM_UP, 1) * (0.05 + 0.95 * math.cos(passed * math.pi / 2))
-            )
-        loss = model(**batch(random)).loss
+            group["lr"] = course.rate_at(len(losses), passed)
+        loss = model(**{name: value.to(course.device) for name, value in batch(random).items()}).loss
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -136,6 +155,19 @@ def keep(model: Any, out: Path) -> None:
         name.unlink()
 
 
+def case(task: str, name: str, row: dict[str, Any], course: Course, out: Path) -> None:
+    """Train one row of the table and keep it."""
+    torch.manual_seed(0)
+    if task == "images":
+        batch = images(row["image_size"], course.rows)
+    else:
+        batch = {"causal": causal, "masked": masked}[task](text(), course.rows)
+    model = made(row)
+    steps, loss = train(model, batch, course)
+    keep(model.eval(), out / name)
+    print(json.dumps({"case": name, "steps": steps, "loss": round(loss, 3)}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -145,23 +177,25 @@ def main() -> None:
     parser.add_argument("--table", type=Path, default=TABLE, help="the cases")
     parser.add_argument("--seconds", type=float, default=90, help="for each")
     parser.add_argument("--steps", type=int, help="for each, instead of seconds")
+    parser.add_argument("--device", default="cpu", help="where they are trained")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     options = parser.parse_args()
     table = yaml.safe_load(options.table.read_text(encoding="utf-8"))
-    common, data = table.pop("common"), text()
-    for task, rows in table.items():
-        for name, row in rows.items():
-            if options.only and name not in options.only:
-                continue
-            torch.manual_seed(0)
-            is_image = task == "images"
-            model = made(row, {} if is_image else common)
-            batch = (
-                images(row["image_size"]) if is_image else {"causal": causal, "masked": masked}[task](data)
+    common, training = table.pop("common"), table.pop("training")
+    spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a graphics card
+    with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
+        running = []
+        for task, rows in table.items():
+            course = Course(
+                **training[task], seconds=options.seconds, steps=options.steps, device=options.device
             )
-            steps, loss = train(model, batch, options.seconds, options.steps)
-            keep(model.eval(), options.out / name)
-            print(json.dumps({"case": name, "steps": steps, "loss": round(loss, 3)}), flush=True)
+            for name, row in rows.items():
+                if not options.only or name in options.only:
+                    whole = row if task == "images" else {**common, **row}
+                    running.append(pool.submit(case, task, name, whole, course, options.out))
+        for future in running:
+            future.result()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -261,3 +261,34 @@ def test_a_value_is_tried_with_other_answers_to_what_it_raises() -> None:
     assert Greedy().together({"turned": False}) == {"turned": True, "by": 2}
     assert Greedy().together({"turned": True, "by": 2}) is None
     assert Greedy(wrong=3.0).together({"turned": False}) is None  # too far for other answers to make good
+
+
+class Dropping(Greedy):
+    """A search in which a longer text shows that "turned" is so, after which "other" is asked no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions["other"] = self.asked("other", (0, 1))
+
+    def is_open(self, question: Any) -> bool:
+        return False
+
+    def trials(self, name: str, question: Any, answers: Any, only_heard: bool = False) -> list[Trial]:
+        return [trial(value, 2.0) for value in question.candidates]
+
+    def compared(self, name: str, rows: Any) -> list[Trial]:
+        return [trial(row.value, 1.0 if row.value else 2.0) for row in reversed(rows)]
+
+    def changed(self, answers: Any, name: str, value: Any) -> Any:
+        self.questions.pop("other", None)
+        return {"turned": value}
+
+    def improved(self, answers: Any) -> Any:
+        return answers, True
+
+
+def test_what_is_asked_no_more_after_a_longer_text_is_not_looked_for() -> None:
+    trials, is_whole = Dropping().nearer({"turned": False, "other": 0}, True)
+    assert is_whole
+    assert list(trials) == ["turned"]
+    assert trials["turned"][0].value is True

@@ -189,23 +189,28 @@ class _Search:
 
     def nearer(self, answers: Answers, is_whole: bool) -> tuple[dict[str, list[Trial]], bool]:
         """All values of all facts, those that are near each other by a longer text, too; which may lead to other answers."""
-        for _ in range(TURNS):
+        for turns_left in reversed(range(TURNS)):
             trials = {
                 name: self.trials(name, question, answers, only_heard=not is_whole)
                 for name, question in self.questions.items()
             }
             better: Answers | None = None
-            for name, rows in trials.items() if is_whole else ():
-                if self.is_open(self.questions[name]) or len(rows) < 2:
-                    continue
-                trials[name] = rows = self.compared(name, rows)
+            near = [name for name, rows in trials.items() if is_whole and self.is_told_by_more(name, rows)]
+            for name in near:
+                trials[name] = rows = self.compared(name, trials[name])
                 own = next(row for row in rows if row.value == answers[name])
-                if better is None and is_better(rows[0], own, STEP, LIKELY):
+                if turns_left and is_better(rows[0], own, STEP, LIKELY):
                     better = self.changed(answers, name, rows[0].value)
+                if better is not None:  # which may ask other questions: all are heard again
+                    break
             if better is None:
                 break
             answers, is_whole = self.improved(better)
         return trials, is_whole
+
+    def is_told_by_more(self, name: str, rows: Sequence[Trial]) -> bool:
+        """Whether a longer text may tell these values apart."""
+        return len(rows) > 1 and not self.is_open(self.questions[name])
 
     def compared(self, name: str, rows: list[Trial]) -> list[Trial]:
         """Values of a fact, the best first, where those that the text did not tell apart have read more and more of another."""
