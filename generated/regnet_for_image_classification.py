@@ -82,18 +82,18 @@ class ConvolutionWithGroupedAlike(nn.Module):
     and norm.
     """
 
-    def __init__(self, config: Config, out_channels: int, stage_stride: int):
+    def __init__(self, config: Config, channels: int, stage_stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            out_channels,
-            out_channels,
+            channels,
+            channels,
             kernel_size=3,
             stride=stage_stride,
             padding=1,
-            groups=out_channels // config.group_size,
+            groups=channels // config.group_size,
             bias=False,
         )
-        self.normalization = nn.BatchNorm2d(out_channels)
+        self.normalization = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.normalization(self.convolution(x))
@@ -130,9 +130,7 @@ class LayerWithShortcut(nn.Module):
         self.layer: Any = nn.ModuleList(
             [
                 Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
-                ConvolutionWithGroupedAlike(
-                    config, out_channels=hidden_size, stage_stride=config.stage_stride
-                ),
+                ConvolutionWithGroupedAlike(config, channels=hidden_size, stage_stride=config.stage_stride),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
@@ -159,20 +157,20 @@ class Layer(nn.Module):
     one activation and a residual (RegNet).
     """
 
-    def __init__(self, config: Config, in_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, config: Config, channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=in_channels, out_channels=in_channels, stride=1),
-                ConvolutionWithGroupedAlike(config, out_channels=in_channels, stage_stride=1),
+                Convolution(in_channels=channels, out_channels=channels, stride=1),
+                ConvolutionWithGroupedAlike(config, channels=channels, stage_stride=1),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            channels=in_channels, reduced_size=squeeze_excitation_reduced_size
+                            channels=channels, reduced_size=squeeze_excitation_reduced_size
                         )
                     }
                 ),
-                Convolution(in_channels=in_channels, out_channels=in_channels, stride=1),
+                Convolution(in_channels=channels, out_channels=channels, stride=1),
             ]
         )
 
@@ -204,7 +202,7 @@ class Stage(nn.Module):
                 ),
                 Layer(
                     config,
-                    in_channels=hidden_size,
+                    channels=hidden_size,
                     squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                 ),
             ]
@@ -240,7 +238,7 @@ class Stage2(nn.Module):
                 *(
                     Layer(
                         config,
-                        in_channels=hidden_size,
+                        channels=hidden_size,
                         squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
                     for _ in range(layers - 1)
@@ -347,4 +345,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: e830e32434fe7082
+# sha256 of all above: 23e7506fb61f5364

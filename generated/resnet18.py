@@ -46,12 +46,12 @@ torch.export.register_dataclass(Output)
 class Layer(nn.Module):
     """layer1.*, layer2.1 and 2 more: two convolutions with a residual (ResNet)."""
 
-    def __init__(self, in_channels: int):
+    def __init__(self, channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(in_channels)
-        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(in_channels)
+        self.conv1 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -97,7 +97,7 @@ class Stage(nn.ModuleList):
     """layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(in_channels=64) for _ in range(config.layers))
+        super().__init__(Layer(channels=64) for _ in range(config.layers))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -112,7 +112,7 @@ class StageWithShortcut(nn.ModuleList):
         super().__init__(
             [
                 LayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
-                Layer(in_channels=hidden_size),
+                Layer(channels=hidden_size),
             ]
         )
 
@@ -182,4 +182,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f792936cef345c0d
+# sha256 of all above: 589ea79dfb2d5c43

@@ -127,12 +127,12 @@ class BackboneLayer(nn.Module):
     two convolutions with a residual (ResNet).
     """
 
-    def __init__(self, in_channels: int):
+    def __init__(self, channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
-        self.bn1 = FrozenBatchNorm(in_channels)
-        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
-        self.bn2 = FrozenBatchNorm(in_channels)
+        self.conv1 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
+        self.bn1 = FrozenBatchNorm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
+        self.bn2 = FrozenBatchNorm(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -322,7 +322,7 @@ class Stage(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(BackboneLayer(in_channels=64) for _ in range(config.backbone_layers))
+        super().__init__(BackboneLayer(channels=64) for _ in range(config.backbone_layers))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -386,7 +386,7 @@ class StageWithShortcut(nn.ModuleList):
         super().__init__(
             [
                 BackboneLayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
-                BackboneLayer(in_channels=hidden_size),
+                BackboneLayer(channels=hidden_size),
             ]
         )
 
@@ -496,4 +496,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 5c6d0028d1369199
+# sha256 of all above: 6735be5fe747565f

@@ -21,6 +21,7 @@ _WIDTHS = (
     "hidden_size",
     "output_size",
 )  # how such names end
+_DIRECTED = re.compile(r"(^|_)(?:in|out)_(channels|features)$")  # both in one are `channels`
 
 
 def tidy(done: ClassText) -> None:
@@ -52,7 +53,8 @@ def _join_widths(done: ClassText) -> None:
     joined: dict[str, str] = {}
     for group in groups.values():
         best = min(group, key=lambda name: (fact_of(done.parameters[name]) is None, len(name)))
-        joined |= dict.fromkeys(group, best)
+        is_alone = len(group) > 1 and not any(map(_DIRECTED.search, done.parameters.keys() - {*group}))
+        joined |= dict.fromkeys(group, _DIRECTED.sub(r"\1\2", best) if is_alone else best)
     _rename(done, joined)
 
 
