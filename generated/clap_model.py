@@ -31,6 +31,10 @@ class Config:
     # default: text_config.layer_norm_eps, left out: the default of clap_text_model
     text_norm_eps: float = 1e-12
     padding_index: int = 1  # default: text_config.pad_token_id, left out: the default of clap_text_model
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.layernorm_before.weight [96] and 3 more
+    audio_hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table ...
+    audio_heads: tuple[int, ...] = (4, 8, 16, 32)
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.query.weight [96, 96]
     audio_head_dim: int = 24
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table ...
@@ -47,7 +51,11 @@ class Config:
     output_size: int = 512  # shape: audio_projection.linear2.weight [512, 512]
     # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     text_intermediate_size: int = 3072
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.intermediate.dense.weight [384, 96] and 3 more
+    audio_intermediate_sizes: tuple[int, ...] = (384, 768, 1536, 3072)
     text_layers: int = 12  # name: text_model.encoder.layer.*
+    # name: audio_model.audio_encoder.layers.0.blocks.* and 3 more
+    audio_layers: tuple[int, ...] = (2, 2, 6, 2)
     mel_bins: int = 64  # shape: audio_model.audio_encoder.batch_norm.weight [64]
     patches_stride: int = 4  # default: audio_config.patch_stride, left out: the default of clap_audio_model
     patch_size: int = 4  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
@@ -477,11 +485,11 @@ class Stage(nn.Module):
         self.blocks = nn.ModuleList(
             AudioLayer(
                 config,
-                hidden_size=config.text_hidden_size,
-                heads=32,
-                intermediate_size=config.text_intermediate_size,
+                hidden_size=config.audio_hidden_sizes[3],
+                heads=config.audio_heads[3],
+                intermediate_size=config.audio_intermediate_sizes[3],
             )
-            for _ in range(2)
+            for _ in range(config.audio_layers[3])
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -509,32 +517,47 @@ class StagedSpectrogram(nn.Module):
             {
                 "proj": nn.Conv2d(
                     1,
-                    config.embedding_size,
+                    config.audio_hidden_sizes[0],
                     kernel_size=config.patch_size,
                     stride=config.patches_stride,
                     padding=(config.patch_size - config.patches_stride) // 2,
                 ),
                 "mel_conv2d": nn.Conv2d(
                     1,
-                    config.embedding_size,
+                    config.audio_hidden_sizes[0],
                     kernel_size=(4, 12),
                     stride=(4, 12),
                     padding=(config.patch_size - config.patches_stride) // 2,
                 ),
                 "fusion_model": Fusion(config),
-                "norm": nn.LayerNorm(config.embedding_size),
+                "norm": nn.LayerNorm(config.audio_hidden_sizes[0]),
             }
         )
         self.layers = nn.ModuleList(
             [
                 StageWithDownsampling(
-                    config, hidden_size=96, heads=4, intermediate_size=384, layers=2, out_channels=192
+                    config,
+                    hidden_size=config.audio_hidden_sizes[0],
+                    heads=config.audio_heads[0],
+                    intermediate_size=config.audio_intermediate_sizes[0],
+                    layers=config.audio_layers[0],
+                    out_channels=config.audio_hidden_sizes[1],
                 ),
                 StageWithDownsampling(
-                    config, hidden_size=192, heads=8, intermediate_size=768, layers=2, out_channels=384
+                    config,
+                    hidden_size=config.audio_hidden_sizes[1],
+                    heads=config.audio_heads[1],
+                    intermediate_size=config.audio_intermediate_sizes[1],
+                    layers=config.audio_layers[1],
+                    out_channels=config.audio_hidden_sizes[2],
                 ),
                 StageWithDownsampling(
-                    config, hidden_size=384, heads=16, intermediate_size=1536, layers=6, out_channels=768
+                    config,
+                    hidden_size=config.audio_hidden_sizes[2],
+                    heads=config.audio_heads[2],
+                    intermediate_size=config.audio_intermediate_sizes[2],
+                    layers=config.audio_layers[2],
+                    out_channels=config.audio_hidden_sizes[3],
                 ),
                 Stage(config),
             ]
@@ -621,4 +644,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a2c659407326d5a4
+# sha256 of all above: d6a83efa07f64079

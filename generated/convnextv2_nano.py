@@ -23,12 +23,15 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: stages.0.blocks.{0..1}.mlp.fc1.weight [320, 80, 1, 1] and 3 more
+    intermediate_sizes: tuple[int, ...] = (320, 640, 1280, 2560)
     channels: int = 3  # shape: stem.0.weight [80, 3, 4, 4]
     embedding_size: int = 80  # shape: stem.0.weight [80, 3, 4, 4]
     patch_size: int = 4  # shape: stem.0.weight [80, 3, 4, 4]
     norm_eps: float = 1e-6  # rule: families/timm_convnext.yaml (a constant of the published code)
     convolution_kernel_size: int = 2  # shape: stages.1.downsample.1.weight [160, 80, 2, 2]
     kernel_size: int = 7  # shape: stages.0.blocks.{0..1}.conv_dw.weight [80, 1, 7, 7]
+    layers: tuple[int, ...] = (2, 2, 8, 2)  # name: stages.0.blocks.* and 3 more
     pooled_size: int = 640  # shape: head.fc.weight [1000, 640]
     labels: int = 1000  # shape: head.fc.weight [1000, 640]
 
@@ -156,7 +159,10 @@ class Stage(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.blocks = nn.ModuleList(Layer(config, hidden_size=80, intermediate_size=320) for _ in range(2))
+        self.blocks = nn.ModuleList(
+            Layer(config, hidden_size=80, intermediate_size=config.intermediate_sizes[0])
+            for _ in range(config.layers[0])
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.blocks:
@@ -174,13 +180,25 @@ class Model(nn.Module):
             [
                 Stage(config),
                 StageWithDownsampling(
-                    config, input_size=80, hidden_size=160, intermediate_size=640, layers=2
+                    config,
+                    input_size=80,
+                    hidden_size=160,
+                    intermediate_size=config.intermediate_sizes[1],
+                    layers=config.layers[1],
                 ),
                 StageWithDownsampling(
-                    config, input_size=160, hidden_size=320, intermediate_size=1280, layers=8
+                    config,
+                    input_size=160,
+                    hidden_size=320,
+                    intermediate_size=config.intermediate_sizes[2],
+                    layers=config.layers[2],
                 ),
                 StageWithDownsampling(
-                    config, input_size=320, hidden_size=640, intermediate_size=2560, layers=2
+                    config,
+                    input_size=320,
+                    hidden_size=640,
+                    intermediate_size=config.intermediate_sizes[3],
+                    layers=config.layers[3],
                 ),
             ]
         )
@@ -226,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3c78ec5d8dad7460
+# sha256 of all above: 65db303642fd8767

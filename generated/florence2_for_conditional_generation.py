@@ -33,8 +33,11 @@ class Config:
     decoder_heads: int = 12  # config: text_config.decoder_attention_heads
     # config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * ...
     decoder_head_dim: int = 64
+    vision_heads: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_heads[0] and 3 more
     # config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 * heads * ...
     vision_head_dim: int = 32
+    # shape: model.vision_tower.blocks.0.0.channel_block.ffn.fc1.weight [512, 128] and 3 more
+    vision_intermediate_sizes: tuple[int, ...] = (512, 1024, 2048, 4096)
     # shape: model.language_model.decoder.layers.{0..5}.fc1.weight [3072, 768]
     decoder_intermediate_size: int = 3072
     # shape: model.language_model.encoder.layers.{0..5}.fc1.weight [3072, 768]
@@ -558,8 +561,8 @@ class Pixels(nn.Module):
             )
             for hidden_size, heads, intermediate_size, channel_groups, layers in zip(
                 (128, 256, 512, 1024),
-                (4, 8, 16, 32),
-                (512, 1024, 2048, 4096),
+                config.vision_heads,
+                config.vision_intermediate_sizes,
                 (4, 8, 16, 32),
                 (1, 1, 9, 1),
                 strict=True,
@@ -646,4 +649,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9c6385f2bb97b57a
+# sha256 of all above: ef231a9f133f6139

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
+    backbone_heads: tuple[int, ...] = (3, 6, 12, 24)
     # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight [256, ...
     head_dim: int = 32
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
@@ -51,7 +53,11 @@ class Config:
     # shape: model.pixel_level_module.decoder.encoder.layers.{0..5}.fc1.weight [1024, 256]
     pixel_decoder_intermediate_size: int = 1024
     pixel_decoder_layers: int = 6  # name: model.pixel_level_module.decoder.encoder.layers.*
+    # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.intermediate.dense.weight ...
+    backbone_intermediate_sizes: tuple[int, ...] = (384, 768, 1536, 3072)
     decoder_layers: int = 9  # name: model.transformer_module.decoder.layers.*
+    # name: model.pixel_level_module.encoder.encoder.layers.0.blocks.* and 3 more
+    backbone_layers: tuple[int, ...] = (2, 2, 6, 2)
     states_stages: tuple[int, ...] = (1, 2, 3, 4)  # default: families/mask2former.yaml
     hidden_size: int = 256  # shape: model.transformer_module.queries_embedder.weight [100, 256]
     queries: int = 100  # shape: model.transformer_module.queries_embedder.weight [100, 256]
@@ -702,7 +708,13 @@ class Stage(nn.Module):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
-            BackboneLayer(config, hidden_size=768, heads=24, intermediate_size=3072) for _ in range(2)
+            BackboneLayer(
+                config,
+                hidden_size=768,
+                heads=config.backbone_heads[3],
+                intermediate_size=config.backbone_intermediate_sizes[3],
+            )
+            for _ in range(config.backbone_layers[3])
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -729,22 +741,27 @@ class StagedEncoder(nn.Module):
                 "layers": nn.ModuleList(
                     [
                         StageWithDownsampling(
-                            config, hidden_size=96, heads=3, intermediate_size=384, layers=2, out_channels=192
+                            config,
+                            hidden_size=96,
+                            heads=config.backbone_heads[0],
+                            intermediate_size=config.backbone_intermediate_sizes[0],
+                            layers=config.backbone_layers[0],
+                            out_channels=192,
                         ),
                         StageWithDownsampling(
                             config,
                             hidden_size=192,
-                            heads=6,
-                            intermediate_size=768,
-                            layers=2,
+                            heads=config.backbone_heads[1],
+                            intermediate_size=config.backbone_intermediate_sizes[1],
+                            layers=config.backbone_layers[1],
                             out_channels=384,
                         ),
                         StageWithDownsampling(
                             config,
                             hidden_size=384,
-                            heads=12,
-                            intermediate_size=1536,
-                            layers=config.pixel_decoder_layers,
+                            heads=config.backbone_heads[2],
+                            intermediate_size=config.backbone_intermediate_sizes[2],
+                            layers=config.backbone_layers[2],
                             out_channels=768,
                         ),
                         Stage(config),
@@ -856,4 +873,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: de0af4f2aa938214
+# sha256 of all above: 9937fbf7a00efd10

@@ -24,8 +24,11 @@ class Config:
     """Sizes, each with what it is known from."""
 
     norm_eps: float = 1e-6  # config: layer_norm_eps
+    heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
     head_dim: int = 64
+    # shape: pvt.encoder.block.0.{0..1}.mlp.dense1.weight [512, 64] and 3 more
+    intermediate_sizes: tuple[int, ...] = (512, 1024, 1280, 2048)
     layers: int = 2  # name: pvt.encoder.block.0.*
     pooled_size: int = 512  # shape: classifier.weight [1000, 512]
     labels: int = 1000  # shape: classifier.weight [1000, 512]
@@ -166,12 +169,12 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(512, 8 * config.head_dim),
-                "key": nn.Linear(512, 8 * config.head_dim),
-                "value": nn.Linear(512, 8 * config.head_dim),
+                "query": nn.Linear(512, config.heads[3] * config.head_dim),
+                "key": nn.Linear(512, config.heads[3] * config.head_dim),
+                "value": nn.Linear(512, config.heads[3] * config.head_dim),
             }
         )
-        self.output: Any = nn.ModuleDict({"dense": nn.Linear(8 * config.head_dim, 512)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads[3] * config.head_dim, 512)})
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
@@ -217,7 +220,7 @@ class Layer(nn.Module):
         self.layer_norm_1 = nn.LayerNorm(512, eps=config.norm_eps)
         self.attention = Attention(config)
         self.layer_norm_2 = nn.LayerNorm(512, eps=config.norm_eps)
-        self.mlp = FeedForward(hidden_size=512, intermediate_size=2048)
+        self.mlp = FeedForward(hidden_size=512, intermediate_size=config.intermediate_sizes[3])
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -309,24 +312,24 @@ class StagesToRow(nn.Module):
                     hidden_size=64,
                     sequence_reduction_stride=8,
                     sequence_reduction_kernel_size=8,
-                    heads=1,
-                    intermediate_size=512,
+                    heads=config.heads[0],
+                    intermediate_size=config.intermediate_sizes[0],
                 ),
                 StageWithReduction(
                     config,
                     hidden_size=128,
                     sequence_reduction_stride=4,
                     sequence_reduction_kernel_size=4,
-                    heads=2,
-                    intermediate_size=1024,
+                    heads=config.heads[1],
+                    intermediate_size=config.intermediate_sizes[1],
                 ),
                 StageWithReduction(
                     config,
                     hidden_size=320,
                     sequence_reduction_stride=2,
                     sequence_reduction_kernel_size=2,
-                    heads=5,
-                    intermediate_size=1280,
+                    heads=config.heads[2],
+                    intermediate_size=config.intermediate_sizes[2],
                 ),
                 Stage(config),
             ]
@@ -381,4 +384,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: ccc56714b4e72160
+# sha256 of all above: 82e19e19b93cbe26

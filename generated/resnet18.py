@@ -23,12 +23,12 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: layer1.{0..1}.conv1.weight [64, 64, 3, 3] and 3 more
+    hidden_sizes: tuple[int, ...] = (64, 128, 256, 512)
     stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     layers: int = 2  # name: layer1.*
     channels: int = 3  # shape: conv1.weight [64, 3, 7, 7]
-    embedding_size: int = 64  # shape: conv1.weight [64, 3, 7, 7]
     kernel_size: int = 7  # shape: conv1.weight [64, 3, 7, 7]
-    pooled_size: int = 512  # shape: fc.weight [1000, 512]
     labels: int = 1000  # shape: fc.weight [1000, 512]
 
 
@@ -97,7 +97,7 @@ class Stage(nn.ModuleList):
     """layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(channels=64) for _ in range(config.layers))
+        super().__init__(Layer(channels=config.hidden_sizes[0]) for _ in range(config.layers))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -129,18 +129,24 @@ class Model(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(
             config.channels,
-            config.embedding_size,
+            config.hidden_sizes[0],
             kernel_size=config.kernel_size,
             stride=2,
             padding=config.kernel_size // 2,
             bias=False,
         )
-        self.bn1 = nn.BatchNorm2d(config.embedding_size)
+        self.bn1 = nn.BatchNorm2d(config.hidden_sizes[0])
         self.layer1 = Stage(config)
-        self.layer2 = StageWithShortcut(config, input_size=64, hidden_size=128)
-        self.layer3 = StageWithShortcut(config, input_size=128, hidden_size=256)
-        self.layer4 = StageWithShortcut(config, input_size=256, hidden_size=512)
-        self.fc = nn.Linear(config.pooled_size, config.labels)
+        self.layer2 = StageWithShortcut(
+            config, input_size=config.hidden_sizes[0], hidden_size=config.hidden_sizes[1]
+        )
+        self.layer3 = StageWithShortcut(
+            config, input_size=config.hidden_sizes[1], hidden_size=config.hidden_sizes[2]
+        )
+        self.layer4 = StageWithShortcut(
+            config, input_size=config.hidden_sizes[2], hidden_size=config.hidden_sizes[3]
+        )
+        self.fc = nn.Linear(config.hidden_sizes[3], config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -182,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 589ea79dfb2d5c43
+# sha256 of all above: 7b1ce217bc74a1d9

@@ -48,6 +48,8 @@ class Config:
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..5}.fc1.weight [1024, 256]
     decoder_layers: int = 6  # name: model.decoder.layers.*
     labels: int = 80  # shape: model.enc_score_head.weight [80, 256]
+    # name: model.backbone.model.encoder.stages.0.layers.* and 3 more
+    backbone_layers: tuple[int, ...] = (3, 4, 6, 3)
     encoder_layers: int = 1  # name: model.encoder.encoder.0.layers.*
     states_stages: tuple[int, ...] = (2, 3, 4)  # config: backbone_config.out_indices
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
@@ -636,12 +638,15 @@ class DeformableDecoder(nn.Module):
 class Stage(nn.Module):
     """model.backbone.model.encoder.stages.0: a stage of layers in sequence."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
             [
                 BackboneLayerWithShortcut(),
-                *(BackboneLayer(hidden_size=256, reduced_size=64) for _ in range(2)),
+                *(
+                    BackboneLayer(hidden_size=256, reduced_size=64)
+                    for _ in range(config.backbone_layers[0] - 1)
+                ),
             ]
         )
 
@@ -737,12 +742,25 @@ class StagedEncoder(nn.Module):
             {
                 "stages": nn.ModuleList(
                     [
-                        Stage(),
-                        StageWithPooled(input_size=256, reduced_size=128, hidden_size=512, layers=4),
+                        Stage(config),
                         StageWithPooled(
-                            input_size=512, reduced_size=256, hidden_size=1024, layers=config.decoder_layers
+                            input_size=256,
+                            reduced_size=128,
+                            hidden_size=512,
+                            layers=config.backbone_layers[1],
                         ),
-                        StageWithPooled(input_size=1024, reduced_size=512, hidden_size=2048, layers=3),
+                        StageWithPooled(
+                            input_size=512,
+                            reduced_size=256,
+                            hidden_size=1024,
+                            layers=config.backbone_layers[2],
+                        ),
+                        StageWithPooled(
+                            input_size=1024,
+                            reduced_size=512,
+                            hidden_size=2048,
+                            layers=config.backbone_layers[3],
+                        ),
                     ]
                 )
             }
@@ -852,4 +870,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8de97a3f4c1ddcd4
+# sha256 of all above: 53e4911cc6a4f027

@@ -23,11 +23,15 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: segformer.encoder.block.0.{0..1}.layer_norm_1.weight [32] and 3 more
+    hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
+    # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
+    intermediate_sizes: tuple[int, ...] = (128, 256, 640, 1024)
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
+    heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
-    pooled_size: int = 256  # shape: classifier.weight [1000, 256]
     labels: int = 1000  # shape: classifier.weight [1000, 256]
 
 
@@ -128,12 +132,14 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(256, 8 * config.head_dim),
-                "key": nn.Linear(256, 8 * config.head_dim),
-                "value": nn.Linear(256, 8 * config.head_dim),
+                "query": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "key": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "value": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
             }
         )
-        self.output: Any = nn.ModuleDict({"dense": nn.Linear(8 * config.head_dim, 256)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads[3] * config.head_dim, config.hidden_sizes[3])}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
@@ -172,10 +178,12 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm_1 = nn.LayerNorm(256)
+        self.layer_norm_1 = nn.LayerNorm(config.hidden_sizes[3])
         self.attention = Attention(config)
-        self.layer_norm_2 = nn.LayerNorm(256)
-        self.mlp = FeedForward(config, hidden_size=256, intermediate_size=1024)
+        self.layer_norm_2 = nn.LayerNorm(config.hidden_sizes[3])
+        self.mlp = FeedForward(
+            config, hidden_size=config.hidden_sizes[3], intermediate_size=config.intermediate_sizes[3]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -236,25 +244,45 @@ class Pixels(nn.Module):
                 in_channels=in_channels, out_channels=out_channels, stride=stride, kernel_size=kernel_size
             )
             for in_channels, out_channels, stride, kernel_size in zip(
-                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (7, 3, 3, 3), strict=True
+                [3, *config.hidden_sizes[:-1]], config.hidden_sizes, (4, 2, 2, 2), (7, 3, 3, 3), strict=True
             )
         )
         self.block = nn.ModuleList(
             [
                 StageWithReduction(
-                    config, hidden_size=32, sr_stride=8, sr_kernel_size=8, heads=1, intermediate_size=128
+                    config,
+                    hidden_size=config.hidden_sizes[0],
+                    sr_stride=8,
+                    sr_kernel_size=8,
+                    heads=config.heads[0],
+                    intermediate_size=config.intermediate_sizes[0],
                 ),
                 StageWithReduction(
-                    config, hidden_size=64, sr_stride=4, sr_kernel_size=4, heads=2, intermediate_size=256
+                    config,
+                    hidden_size=config.hidden_sizes[1],
+                    sr_stride=4,
+                    sr_kernel_size=4,
+                    heads=config.heads[1],
+                    intermediate_size=config.intermediate_sizes[1],
                 ),
                 StageWithReduction(
-                    config, hidden_size=160, sr_stride=2, sr_kernel_size=2, heads=5, intermediate_size=640
+                    config,
+                    hidden_size=config.hidden_sizes[2],
+                    sr_stride=2,
+                    sr_kernel_size=2,
+                    heads=config.heads[2],
+                    intermediate_size=config.intermediate_sizes[2],
                 ),
                 Stage(config),
             ]
         )
         self.layer_norm = nn.ModuleList(
-            [nn.LayerNorm(32), nn.LayerNorm(64), nn.LayerNorm(160), nn.LayerNorm(256)]
+            [
+                nn.LayerNorm(config.hidden_sizes[0]),
+                nn.LayerNorm(config.hidden_sizes[1]),
+                nn.LayerNorm(config.hidden_sizes[2]),
+                nn.LayerNorm(config.hidden_sizes[3]),
+            ]
         )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
@@ -270,7 +298,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.segformer: Any = nn.ModuleDict({"encoder": Pixels(config)})
-        self.classifier = nn.Linear(config.pooled_size, config.labels)
+        self.classifier = nn.Linear(config.hidden_sizes[3], config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -305,4 +333,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: f78adda8f7592433
+# sha256 of all above: 7a2b81c3647017b0

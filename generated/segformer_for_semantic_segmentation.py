@@ -24,7 +24,10 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
+    intermediate_sizes: tuple[int, ...] = (128, 256, 640, 1024)
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
+    heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
@@ -155,12 +158,12 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(256, 8 * config.head_dim),
-                "key": nn.Linear(256, 8 * config.head_dim),
-                "value": nn.Linear(256, 8 * config.head_dim),
+                "query": nn.Linear(256, config.heads[3] * config.head_dim),
+                "key": nn.Linear(256, config.heads[3] * config.head_dim),
+                "value": nn.Linear(256, config.heads[3] * config.head_dim),
             }
         )
-        self.output: Any = nn.ModuleDict({"dense": nn.Linear(8 * config.head_dim, 256)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads[3] * config.head_dim, 256)})
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
@@ -202,7 +205,7 @@ class Layer(nn.Module):
         self.layer_norm_1 = nn.LayerNorm(256)
         self.attention = Attention(config)
         self.layer_norm_2 = nn.LayerNorm(256)
-        self.mlp = FeedForward(config, hidden_size=256, intermediate_size=1024)
+        self.mlp = FeedForward(config, hidden_size=256, intermediate_size=config.intermediate_sizes[3])
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -269,13 +272,28 @@ class Pixels(nn.Module):
         self.block = nn.ModuleList(
             [
                 StageWithReduction(
-                    config, hidden_size=32, sr_stride=8, sr_kernel_size=8, heads=1, intermediate_size=128
+                    config,
+                    hidden_size=32,
+                    sr_stride=8,
+                    sr_kernel_size=8,
+                    heads=config.heads[0],
+                    intermediate_size=config.intermediate_sizes[0],
                 ),
                 StageWithReduction(
-                    config, hidden_size=64, sr_stride=4, sr_kernel_size=4, heads=2, intermediate_size=256
+                    config,
+                    hidden_size=64,
+                    sr_stride=4,
+                    sr_kernel_size=4,
+                    heads=config.heads[1],
+                    intermediate_size=config.intermediate_sizes[1],
                 ),
                 StageWithReduction(
-                    config, hidden_size=160, sr_stride=2, sr_kernel_size=2, heads=5, intermediate_size=640
+                    config,
+                    hidden_size=160,
+                    sr_stride=2,
+                    sr_kernel_size=2,
+                    heads=config.heads[2],
+                    intermediate_size=config.intermediate_sizes[2],
                 ),
                 Stage(config),
             ]
@@ -332,4 +350,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: a30b5cc49a520a99
+# sha256 of all above: f3f66d73ecde4d09

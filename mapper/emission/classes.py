@@ -15,6 +15,7 @@ from mapper.emission.merge import merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
+from mapper.emission.stages import Stages
 from mapper.flows.program import Program
 from mapper.flows.references import refer
 
@@ -30,6 +31,7 @@ class Classes:
     paths: Paths
     methods: MethodsOf
     field_of: Callable[[Fact, str], str | None]
+    stages: Stages
     settings: dict[int, Setting] = field(default_factory=dict)  # by leaf
     counts: dict[Place, Fact] = field(default_factory=dict)  # list folder -> the fact that says how many
     finished: list[ClassText] = field(default_factory=list)
@@ -47,6 +49,9 @@ class Classes:
                 for item in value if isinstance(value, list) else [value]:
                     if isinstance(item, Leaf):
                         said = setting(item, role, piece.block, piece.flow)
+                        if (length := self.stages.lengths.get(id(item))) and not said.shape:
+                            facts = {**(said.facts or {}), length.name: length}
+                            said = replace(said, shape=(length.name,), facts=facts)
                         if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
                             said = replace(said, arguments=None)
                         self.settings.setdefault(id(item), said)
@@ -289,13 +294,25 @@ class Classes:
             return f"{call} for _ in range({self.count(draft, folder, len(order))})"
         if "index == 0" in given.values():
             return f"{call} for index in range({self.count(draft, folder, len(order))})"
-        marks = [
-            draft.place(Argument(f"{_word(folder)}_{name}", tuple(a[name].value for a in order)))
-            for name in varying
-        ]
+        marks = [self.each(draft, folder, name, [a[name] for a in order]) for name in varying]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"
         return f"{call} for {', '.join(varying)} in zip({', '.join(marks)}, strict=True)"
+
+    def each(self, draft: Draft, folder: Folder, name: str, arguments: list[Argument]) -> str:
+        """The values of one parameter, an element's each: a list of the config that has them, or numbers."""
+        values = tuple(item.value for item in arguments)
+        facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
+        found = self.stages.list_of(facts)
+        if found is None:
+            return draft.place(Argument(f"{_word(folder)}_{name}", values))
+        size, is_shifted = found
+        symbol = draft.symbol(size, _word(folder), f"{_word(folder)}_{name}")
+        node: ast.expr = ast.Name(symbol)
+        if is_shifted:  # `[3, *config.hidden_sizes[:-1]]`
+            but_last = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
+            node = ast.List([ast.Constant(values[0]), ast.Starred(ast.Subscript(node, but_last))])
+        return draft.place(Argument(symbol, values, node, {symbol: size}))
 
     def run_length(self, draft: Draft, folder: Folder, number: int, total: int) -> str:
         """How many equal elements stand in a row: all but the others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact
+from mapper.emission.stages import Listed, Stages, staged
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
 _PLAIN_BLOCKS = (
@@ -28,20 +29,44 @@ class Sizes:
     facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
     used: dict[str, Fact] = field(default_factory=dict)
     towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
+    stages: Stages = field(default_factory=Stages)
 
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
-        words = (*fact.same_as, fact.name)
-        name = next(filter(None, (self._named(word, fact.value, tower) for word in words)), None)
+        if listed := self.stages.listed(fact):
+            self.stages.reads(listed, *range(len(fact.value)))
+            return self._of_list(listed)
+        own = next(filter(None, (self._own(word, fact.value, tower) for word in fact.same_as)), None)
+        own = own or next(filter(None, (self._others(word, fact.value) for word in fact.same_as)), None)
+        if own is None and (element := self.stages.element(fact)):
+            self.stages.reads(element.listed, element.at)
+            return f"{self._of_list(element.listed)}[{element.at}]"
+        name = own or self._own(fact.name, fact.value, tower) or self._others(fact.name, fact.value)
         if name is not None:
             self.used.setdefault(name, self.facts[name])
         return name
 
-    def _named(self, fact: str, value: Any, tower: str) -> str | None:
-        """The field of a fact if it has this value; else the one with it that another tower has: a class above builds their layers."""
+    def _of_list(self, listed: Listed) -> str:
+        """The field of a list of sizes, an element for each stage."""
+        fact, tower = listed.fact, listed.tower
+        known = next((name for name, used in self.used.items() if used is fact), None)
+        if known is not None:
+            return known
+        elsewhere = {other for name, other in self.by_fact if name == fact.name} - {tower}
+        name = f"{symbol_name(fact.name).removesuffix('s')}s"
+        name = f"{tower}_{name}" if tower and elsewhere else name
+        while name in self.facts:
+            name = f"{name}_"
+        self.facts[name] = self.used[name] = fact
+        return name
+
+    def _own(self, fact: str, value: Any, tower: str) -> str | None:
+        """The field of a fact in its tower if it has this value."""
         name = self.by_fact.get(placed(fact, tower, self.towers))
-        if name is not None:
-            return name if self.facts[name].value == value else None
+        return name if name is not None and self.facts[name].value == value else None
+
+    def _others(self, fact: str, value: Any) -> str | None:
+        """The one field of a fact with this value that another tower has: a class above builds their layers."""
         names = {
             name
             for (known, _), name in self.by_fact.items()
@@ -50,11 +75,15 @@ class Sizes:
         return names.pop() if len(names) == 1 else None
 
 
-def collect_sizes(architecture: Architecture) -> Sizes:
-    """A field for every number that is one and the same in its whole tower."""
+def collect_sizes(architecture: Architecture, without: frozenset[str] = frozenset()) -> Sizes:
+    """A field for every number that is one and the same in its whole tower; a list of what differs from stage to stage.
+
+    Of the facts in `without` there is no list.
+    """
     seen: dict[str, dict[str, list[Fact]]] = {}
     roles = architecture.root.roles
     sizes = Sizes(towers=frozenset(role for role, item in roles.items() if isinstance(item, Block)))
+    sizes.stages = staged(architecture.root, without)
     _collect(architecture.root, "", seen, sizes.towers)
     for name, towers in seen.items():
         constant = {

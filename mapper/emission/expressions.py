@@ -110,6 +110,8 @@ def expression(node: ast.expr, outer: int = 0) -> str:
         )
     if isinstance(node, ast.List):
         return f"[{', '.join(map(_item, node.elts))}]"
+    if isinstance(node, ast.Starred):
+        return f"*{expression(node.value, 9)}"
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return (

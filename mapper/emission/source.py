@@ -67,23 +67,32 @@ def emit_source(
     flows: Callable[[str], Flow],
     activation: Activation,
     options: Mapping[str, bool],
+    unlisted: frozenset[str] = frozenset(),
 ) -> Emitted:
-    """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
+    """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check.
+
+    Of the sizes in `unlisted` the config has no list with an element for each stage.
+    """
     root = module_tree(architecture)
     skeleton = architecture.reading == "skeleton"
     program = None if skeleton else program_of(architecture, flows, options)
     if program is not None and architecture.dropout is not None:
         place_dropout(program)
-    file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
+    sizes = collect_sizes(architecture, unlisted)
+    file = _File(architecture, program, root, rename_table(architecture), sizes)
     paths = Paths(root, file.renames)
     cache = options.get("cache", False)
     if cache and program is not None:
         cached_tower(program)
     file.opened = paths.opened
     methods = _methods(file, paths, activation, cache)
-    classes = Classes(root, paths, methods, file.sizes.field, unread=_unread(architecture, program))
+    unread = _unread(architecture, program)
+    classes = Classes(root, paths, methods, sizes.field, sizes.stages, unread=unread)
     classes.learn(program)
     file.classes = classes.run()
+    arguments = (text for done in file.classes for text in done.resolved)
+    if half := sizes.stages.half_read() | sizes.stages.half_written(arguments):
+        return emit_source(architecture, flows, activation, options, unlisted | half)
     name_classes(file.classes, root, set(operation_names()))
     named = {draft.folder.place: done.name for done in file.classes for draft in done.drafts}
     return Emitted(_Writer(file).text(), program, named)
@@ -345,15 +354,11 @@ class _Writer:
             return []
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
         for row in rows:
-            if row in draft.options:
+            is_option = row in draft.options
+            if is_option:
                 text += lines(f"if {self.fill(done, draft.options[row])}:", 8)
-                text += _noted(
-                    lines(self.fill(done, self.annotated(done, row)), 12), self.why_unread(done, row)
-                )
-            else:
-                text += _noted(
-                    lines(self.fill(done, self.annotated(done, row)), 8), self.why_unread(done, row)
-                )
+            made_here = lines(self.fill(done, self.annotated(done, row)), 12 if is_option else 8)
+            text += _noted(made_here, self.why_unread(done, row))
         return [*text, *(row for part in deepening for row in lines(part, 8))]
 
     def why_unread(self, done: ClassText, row: str) -> str:

@@ -17,6 +17,7 @@ from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
 
 TOKENS = {"input_ids": torch.tensor([[1, 2, 3, 4, 5]])}
+IMAGE = {"pixel_values": torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))}
 
 
 def module(family: str, monkeypatch: pytest.MonkeyPatch, example: int = 0) -> ModuleType:
@@ -30,7 +31,7 @@ def module(family: str, monkeypatch: pytest.MonkeyPatch, example: int = 0) -> Mo
 
 
 @torch.no_grad()
-def run(made: ModuleType, inputs: Mapping[str, Any], **edited: int) -> None:
+def run(made: ModuleType, inputs: Mapping[str, Any], **edited: Any) -> None:
     """Runs the model of other sizes."""
     made.Model(replace(made.Config(), **edited)).eval()(**inputs)
 
@@ -51,6 +52,38 @@ def test_an_edited_size_reaches_all_that_has_it(
     run(made, TOKENS)
     for name in edited:
         run(made, TOKENS, **{name: 2 * known[name]})
+
+
+def staged(family: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dict[str, tuple[int, ...]]]:
+    """The source of the first example of a family, and its lists of sizes."""
+    made = module(family, monkeypatch)
+    known = {field.name: field.default for field in fields(made.Config)}
+    return made, {name: sizes for name, sizes in known.items() if isinstance(sizes, tuple)}
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        ("timm_ecaresnet_d", {"hidden_sizes"}),
+        ("segformer", {"heads", "intermediate_sizes"}),  # a kernel is as long as a width: no list of widths
+        ("timm_convnext_maps", {"intermediate_sizes", "layers"}),
+    ],
+)
+def test_what_differs_from_stage_to_stage_is_a_list_whose_elements_reach_all_that_has_them(
+    family: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lists = staged(family, monkeypatch)
+    assert set(lists) == expected
+    run(made, IMAGE)
+    for name, sizes in lists.items():
+        run(made, IMAGE, **{name: tuple(2 * size for size in sizes)})
+        run(made, IMAGE, **{name: (*sizes[:-1], 2 * sizes[-1])})
+
+
+def test_a_width_of_which_something_is_a_number_is_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, lists = staged("timm_metaformer", monkeypatch)  # norms between stages say no width
+    assert "intermediate_sizes" in lists
+    assert not any("hidden" in name for name in lists)
 
 
 def test_heads_of_keys_are_a_field_only_where_there_are_fewer() -> None:

@@ -1,0 +1,215 @@
+"""Sizes that differ from stage to stage: a list of the Config each, of which a stage reads its element."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Block, Fact, Leaf
+from mapper.flows.references import element_indices
+
+MOST = 8  # stages; of more, numbers are easier to read where they stand
+_STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a stage into the next
+_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "layers")  # what configs list by stage
+_JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
+_WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")
+_INPUTS = ("in_channels", "in_features", "input_size")
+_NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A size that differs from stage to stage."""
+
+    fact: Fact  # its value has an element for each stage
+    tower: str  # role of the block right below the root that the stages are in; "" for the root's own
+
+
+@dataclass(frozen=True)
+class Element:
+    """One value of a list of sizes."""
+
+    listed: Listed
+    at: int
+
+
+@dataclass
+class Stages:
+    """The elements that facts of stages are, by the facts' identity: equal facts of two stages are two."""
+
+    elements: dict[int, Element] = field(default_factory=dict)
+    lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
+    read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
+
+    def element(self, fact: Fact) -> Element | None:
+        return self.elements.get(id(fact))
+
+    def listed(self, fact: Fact) -> Listed | None:
+        """The list that this fact is, whole."""
+        return next((item.listed for item in self.elements.values() if item.listed.fact is fact), None)
+
+    def reads(self, listed: Listed, *places: int) -> None:
+        """Notes that a source names these elements of a list."""
+        self.read.setdefault(listed, set()).update(places)
+
+    def half_read(self) -> frozenset[str]:
+        """The lists of which a source names some elements alone: who changed the others would change nothing."""
+        return frozenset(
+            listed.fact.name for listed, places in self.read.items() if len(places) < len(listed.fact.value)
+        )
+
+    def half_written(self, arguments: Iterable[str]) -> frozenset[str]:
+        """The widths of which some are still numbers among these arguments: who changed the list would break the model."""
+        numbers = {int(number) for text in arguments for number in _NUMBER.findall(text)}
+        return frozenset(
+            listed.fact.name
+            for listed in self.read
+            if _last(listed.fact) in _JOINED and not numbers.isdisjoint(listed.fact.value)
+        )
+
+    def list_of(self, facts: list[Fact | None]) -> tuple[Fact, bool] | None:
+        """The list whose elements these are in order, or with the last left out and another before (True)."""
+        found = [fact and self.element(fact) for fact in facts]
+        last = found[-1] if found else None
+        if not last or len(found) != len(last.listed.fact.value):
+            return None
+        is_shifted = last.at == len(found) - 2
+        in_order = [Element(last.listed, at) for at in range(len(found) - is_shifted)]
+        return (last.listed.fact, is_shifted) if found[is_shifted:] == in_order else None
+
+
+def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
+    """The lists of sizes of every stack of stages below a block, but of these facts."""
+    found = Stages()
+    for block, tower in _placed(root):
+        for value in block.roles.values():
+            if isinstance(value, list) and _has_layers(stages := _each(value)):
+                stack = _Stack(found, stages, tower, without)
+                stack.learn(block)
+                stack.learn_ends(root, block)
+    return found
+
+
+def _placed(root: Block) -> Iterator[tuple[Block, str]]:
+    """Every block with the role of the one right below the root that it is in."""
+    yield root, ""
+    for value in root.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                yield from ((block, item.role) for block in (item, *item.blocks()))
+
+
+def _each(items: list[Any]) -> list[Block]:
+    """The blocks of a list in order, if each stands for itself."""
+    blocks = [item for item in items if isinstance(item, Block) and len(item.indices or ()) == 1]
+    return sorted(blocks, key=element_indices) if len(blocks) == len(items) else []
+
+
+def _has_layers(blocks: list[Block]) -> bool:
+    """Whether blocks are stages: few, with layers of their own."""
+    lists = any(isinstance(value, list) for block in blocks for value in block.roles.values())
+    return lists and 1 < len(blocks) <= MOST
+
+
+class _Stack:
+    """The stages of one list."""
+
+    def __init__(self, found: Stages, stages: list[Block], tower: str, without: frozenset[str]):
+        self.found, self.tower = found, tower
+        self.facts = [_sizes(stage) for stage in stages]
+        names = dict.fromkeys(fact.name for fact in self.facts[0] if _last(fact) in _LISTED)
+        names = dict.fromkeys(name for name in names if name not in without)
+        self.lists = {name: listed for name in names if (listed := self.list_of(name))}
+        streams = {name.rpartition(".")[2]: listed for name, listed in self.lists.items()}
+        self.stream = next((streams[name] for name in _STREAM if name in streams), None)
+
+    def list_of(self, name: str) -> Listed | None:
+        """The values of one fact, a stage each; None where a stage has none or several, or all have the same.
+
+        Nor of how many layers there are where one stage has one: nothing there is repeated.
+        """
+        own = [{fact.value for fact in facts if fact.name == name} for facts in self.facts]
+        values = [next(iter(found)) for found in own if len(found) == 1]
+        first = next(fact for fact in self.facts[0] if fact.name == name)
+        is_count = first.evidence == "name"
+        if len(values) != len(own) or len({*values}) == 1 or (is_count and 1 in values):
+            return None
+        source = f"{first.source} and {len(own) - 1} more"
+        return Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
+
+    def learn(self, around: Block) -> None:
+        """Notes what facts of the stages are, and of what stands beside them one by one."""
+        for at, facts in enumerate(self.facts):
+            for fact in facts:
+                self.note(fact, self.of_stream(fact, at) or self.of_own(fact, at))
+        for value in around.roles.values():
+            if isinstance(value, list) and len(value) == len(self.facts):
+                for at, block in enumerate(_each(value)):
+                    for fact in _sizes(block):
+                        self.note(fact, self.of_stream(fact, at))
+                self.learn_norms(value)
+
+    def learn_ends(self, root: Block, around: Block) -> None:
+        """Notes the width of what the first stage reads, and of what is read of the last."""
+        if self.stream is None:
+            return
+        first, *_, last = self.stream.fact.value
+        before = [item for item in around.roles.values() if isinstance(item, Block)]
+        for fact in (fact for block in before for fact in block.facts.values()):
+            if _last(fact) == "embedding_size" and fact.value == first:
+                self.note(fact, Element(self.stream, 0))
+        end = Element(self.stream, len(self.facts) - 1)
+        for fact in root.facts.values():
+            if _last(fact) == "pooled_size" and fact.value == last:
+                self.note(fact, end)
+        for leaf in (item for block in (root, around) for item in block.roles.values()):
+            if isinstance(leaf, Leaf) and _length(leaf) == last:
+                self.note_length(leaf, end)
+
+    def note(self, fact: Fact, element: Element | None) -> None:
+        if element is not None:
+            self.found.elements.setdefault(id(fact), element)
+
+    def of_own(self, fact: Fact, at: int) -> Element | None:
+        """The element of the fact's own list; what the first stage reads is no stage's."""
+        is_input = self.stream is not None and fact.name.endswith(_INPUTS)
+        return Element(self.lists[fact.name], at) if fact.name in self.lists and not is_input else None
+
+    def of_stream(self, fact: Fact, at: int) -> Element | None:
+        """What a width in a stage is: that of the stage, of the one before, or of the next, which reads it."""
+        if self.stream is None or not fact.name.endswith(_WIDTHS):
+            return None
+        places = (at - 1, at) if fact.name.endswith(_INPUTS) else (at, at + 1, at - 1)
+        known = dict(enumerate(self.stream.fact.value))
+        return next((Element(self.stream, place) for place in places if known.get(place) == fact.value), None)
+
+    def learn_norms(self, items: list[Any]) -> None:
+        """Notes the lengths of norms of which one belongs to each stage."""
+        order = sorted((item for item in items if isinstance(item, Leaf)), key=element_indices)
+        if self.stream is not None and [_length(leaf) for leaf in order] == self.stream.fact.value:
+            for at, leaf in enumerate(order):
+                self.note_length(leaf, Element(self.stream, at))
+
+    def note_length(self, leaf: Leaf, element: Element) -> None:
+        whole = element.listed.fact
+        fact = Fact(whole.name, whole.value[element.at], whole.at, whole.evidence, whole.source)
+        self.found.lengths[id(leaf)] = fact
+        self.note(fact, element)
+
+
+def _length(norm: Leaf) -> int | None:
+    """How many channels a norm has."""
+    weight = norm.tensors.get("weight") if "Norm" in norm.kind else None
+    return weight.shape[0] if weight is not None and len(weight.shape) == 1 else None
+
+
+def _last(fact: Fact) -> str:
+    return fact.name.rpartition(".")[2]
+
+
+def _sizes(stage: Block) -> list[Fact]:
+    """The facts of a stage and of all that is in it that are whole numbers."""
+    blocks = (stage, *stage.blocks())
+    return [fact for block in blocks for fact in block.facts.values() if type(fact.value) is int]
