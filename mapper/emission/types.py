@@ -16,7 +16,7 @@ from mapper.naming.members import FLOATS
 from mapper.operations.registry import Signature, operation_names, operation_signature
 
 _OPTIONAL = " | None"
-_NUMBERS = ("min", "max", "len")
+_NUMBERS = ("min", "max", "len", "round")
 
 
 class Types:

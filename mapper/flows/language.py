@@ -48,6 +48,7 @@ SPECIAL = frozenset(
         "len",
         "min",
         "max",
+        "round",
         "tuple",
     }
 )

@@ -23,12 +23,6 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
 
 
-def square_map(x: Tensor) -> Tensor:
-    """The patches of a square image as a map. x (B, S * S, C) -> (B, C, S, S)"""
-    side = math.isqrt(x.shape[1])
-    return x.transpose(1, 2).unflatten(2, (side, side))
-
-
 def shuffle_patches(x: Tensor, factor: int) -> Tensor:
     """Squares of factor x factor patches, one vector. (B, S * S, W) -> (B, (S / factor)^2, W * factor^2)"""
     side = math.isqrt(x.shape[1])
@@ -127,13 +121,6 @@ def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
     return [states[layer] for layer in layers]
 
 
-def scatter_codes(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
-    """x (B, T, W) with the vectors (B, F, W) that mask (B, F) shows at its places (B, T, 1), in order."""
-    if vectors is None:
-        return x
-    return x.masked_scatter(places, (vectors if mask is None else vectors[mask.bool()]).to(x.dtype))
-
-
 def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
     """The vectors of places that have a patch. ValueError where rows and columns in grids say another number.
 
@@ -159,7 +146,10 @@ def scatter_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[i
 
 
 def scatter_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
-    """As scatter_codes, where every vector (..., W) must have its place: RuntimeError if it has none."""
+    """x (B, T, W) with the vectors (..., W) that mask (...) shows at its places (B, T, 1), in order.
+
+    RuntimeError if there are not as many places as vectors.
+    """
     if vectors is None:
         return x
     kept = vectors.flatten(0, -2) if mask is None else vectors[mask.bool()]

@@ -56,12 +56,6 @@ def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Te
     return kept, (place >= count).to(x.dtype), place
 
 
-def real_images(pixels: Tensor) -> Tensor:
-    """All images of all texts but for padding, which is all zeros. (B, N, C, Y, X) -> (images, C, Y, X)"""
-    images = pixels.flatten(0, 1)
-    return images[(images != 0).flatten(1).any(dim=1)]
-
-
 def real_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
     """Which patches of the real images are read: those all of whose pixels are, or else any of them.
 

@@ -169,12 +169,6 @@ def video_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
     return F.pad(waves, (0, x.shape[-1] - 6 * sixth))[None].to(x.dtype)
 
 
-def square_sinusoids(x: Tensor) -> Tensor:
-    """image_sinusoids for a square image. x (B, N * N, W) -> (1, N * N, W)"""
-    side = math.isqrt(x.shape[1])
-    return image_sinusoids(x, side, side)
-
-
 def decoder_ids(
     decoder_input_ids: Tensor | None, input_ids: Tensor, start_id: int, padding_id: int
 ) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -68,15 +67,6 @@ def for_each_prompt(x: Tensor, prompts: Tensor) -> Tensor:
 def some_rows(x: Tensor | None) -> Tensor | None:
     """x (B, N, ...), or None where it has no row at all."""
     return None if x is None or x.shape[1] == 0 else x
-
-
-def with_row_after(x: Tensor, real: Tensor, row: Tensor) -> Tensor:
-    """x with one row more, in the place after as many as are real: what stood there is gone.
-
-    x (B, N, W), real (B, N), row (1, W) -> (B, N + 1, W)
-    """
-    at = torch.arange(x.shape[1] + 1, device=x.device) == real.sum(1, keepdim=True)
-    return torch.where(at[..., None], row, F.pad(x, (0, 0, 0, 1)))
 
 
 def mask_with_row_after(real: Tensor) -> Tensor:

@@ -71,15 +71,6 @@ def window_bias(table: Tensor, size: int) -> Tensor:
     return table[down * (2 * size - 1) + across].permute(2, 0, 1)[None]
 
 
-def overlapping_windows(x: Tensor, size: int, outer: int) -> Tensor:
-    """Windows of a larger side around those of partition_windows, with zeros outside of the image.
-
-    x (B, Y, X, C), sides multiples of size -> (B * windows, outer * outer, C)
-    """
-    x = F.unfold(x.permute(0, 3, 1, 2), outer, stride=size, padding=(outer - size) // 2)
-    return x.unflatten(1, (-1, outer * outer)).permute(0, 3, 2, 1).flatten(0, 1)
-
-
 def overlapping_bias(table: Tensor, size: int, outer: int) -> Tensor:
     """Bias of each place of a window for each of a larger one around it, by offset (HAT, paper 2205.04437).
 
@@ -183,9 +174,3 @@ def square_biases(table: Tensor, stride: int) -> Tensor:
     apart = (index[::stride, None] - index).abs()
     places = apart[:, None, :, None] * side + apart[:, None]
     return table[:, places.flatten(2).flatten(0, 1)]
-
-
-def stride_positions(x: Tensor, stride: int) -> Tensor:
-    """Every n-th place of every n-th row of a square. x (B, S * S, C) -> (B, n, C)"""
-    side = round(x.shape[1] ** 0.5)
-    return x.unflatten(1, (side, side))[:, ::stride, ::stride].flatten(1, 2)

@@ -13,7 +13,7 @@ from mapper.operations.detection import (
 )
 from mapper.operations.grids import grids_of_images, pack_images
 from mapper.operations.patches import keep_some
-from mapper.operations.positions import image_sinusoids, square_sinusoids, tile_positions
+from mapper.operations.positions import image_sinusoids, tile_positions
 from mapper.operations.windows import (
     image_bias,
     log_offsets,
@@ -22,7 +22,6 @@ from mapper.operations.windows import (
     partition_map,
     side_shift,
     square_biases,
-    stride_positions,
 )
 
 
@@ -81,7 +80,6 @@ def test_waves_by_column_then_row() -> None:
     waves = image_sinusoids(x, 2, 3)[0]
     torch.testing.assert_close(waves[5], torch.tensor([2.0, 2.0, 1.0, 1.0]).sin() * torch.tensor([1.0, 0, 1, 0])
                                + torch.tensor([2.0, 2.0, 1.0, 1.0]).cos() * torch.tensor([0.0, 1, 0, 1]))  # fmt: skip
-    assert torch.equal(square_sinusoids(x[:, :4]), image_sinusoids(x[:, :4], 2, 2))
 
 
 def test_images_of_different_sizes_in_one_row() -> None:
@@ -130,4 +128,3 @@ def test_biases_of_a_square_are_those_of_rows_and_columns_apart() -> None:
         wanted = [abs(row - y) * 3 + abs(column - x) for y in range(3) for x in range(3)]
         assert bias[0, query].tolist() == wanted
     assert square_biases(table, 1).shape == (1, 9, 9)
-    assert stride_positions(torch.arange(9.0).view(1, 9, 1), 2).flatten().tolist() == [0, 2, 6, 8]

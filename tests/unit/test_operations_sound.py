@@ -92,14 +92,6 @@ def test_pieces_are_packed_and_see_their_stretch():
     assert audio.segment_mask(x, None, 1).all()
 
 
-def test_codes_are_placed_where_one_of_two_ids_stands():
-    places = torch.tensor([[[False], [True], [True], [False]]])
-    x, vectors = torch.zeros(1, 4, 1), torch.tensor([[[5.0], [6.0], [7.0]]])
-    kept = torch.tensor([[True, False, True]])
-    assert features.scatter_codes(x, vectors, kept, places).flatten().tolist() == [0, 5, 7, 0]
-    assert features.scatter_codes(x, None, None, places) is x
-
-
 def test_frames_are_cut_into_blocks_and_joined():
     x = torch.randn(2, 7, 3)
     blocks = audio.split_into_blocks(x, 4)
