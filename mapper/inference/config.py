@@ -17,6 +17,7 @@ from mapper.rulebook.values import shown
 from mapper.words import parts
 
 ANY = "*"  # in the name of a field: any letters
+ANYWHERE = "**."  # before such a name: at any depth of the whole config; what is found is the name
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
 _SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
@@ -214,17 +215,24 @@ class Config:
         found = self._get(part, said[0]) if len(values) == 1 else None
         return found and replace(found, by_form=True)
 
+    def _anywhere(self, pattern: str) -> Found | None:
+        """The first field whose name is of a form, whatever it holds: null says that its class has the option."""
+        names = (name for name in _names(self.data) if fnmatchcase(name, pattern))
+        return next((Found(name, name, by_form=True) for name in names), None)
+
     def _looked_up(self, part: str, key: str) -> Found | None:
+        if key.startswith(ANYWHERE):
+            return self._anywhere(key.removeprefix(ANYWHERE))
         if ANY in key:
             return self._alike(part, key)
         value: Any = self.seen.data
         name = f"{part}.{key}" if part else key
         words = name.split(".")
         for at, word in enumerate(words):
-            value = value.get(word, _ABSENT)
+            value = _entry(value, word)
             if value is _ABSENT or (value is None and at < len(words) - 1):
                 return None
-            if not isinstance(value, Mapping) and at < len(words) - 1:
+            if at < len(words) - 1 and not _has_entry(value, words[at + 1]):
                 return Found(".".join(words[: at + 1]), value, wanted=False)
         return Found(self.seen.moved.get(name, name), value, default_of=self.seen.default_of(name))
 
@@ -362,6 +370,28 @@ class Config:
                 yield from self._fields(value, f"{name}.", ignored, depth + 1)
             else:
                 yield Found(name, value)
+
+
+def _entry(value: Any, word: str) -> Any:
+    """The entry of an object by its name, or of a list by its number."""
+    if isinstance(value, list):
+        return value[int(word)] if int(word) < len(value) else _ABSENT
+    return value.get(word, _ABSENT)
+
+
+def _has_entry(value: Any, word: str) -> bool:
+    """Whether something in a config may have an entry of such a name."""
+    return isinstance(value, Mapping) or (isinstance(value, list) and word.isdecimal())
+
+
+def _names(data: Any) -> Iterator[str]:
+    """The names of all fields, at any depth."""
+    left = [data]
+    while left:
+        item = left.pop()
+        if isinstance(item, Mapping):
+            yield from item
+        left += item.values() if isinstance(item, Mapping) else item if isinstance(item, list) else ()
 
 
 def changes_nothing(found: Found, ignored: Ignored) -> bool:

@@ -1,0 +1,97 @@
+"""What the fields of a config, and those that it lacks, say of a type that no family lists: fewer questions, each settled by evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mapper.checkpoint import TensorInfo
+from mapper.inference.config import Config
+from mapper.rulebook.facts import FactRule
+from tests.unit.test_facts import VOCABULARY, scope_in
+from tests.unit.test_inference_unlisted_layers import asked, example, facts, read, renamed
+
+WRITTEN = "5.0.0"  # of a release whose classes write all their fields
+
+
+@pytest.mark.parametrize(
+    ("form", "config", "expected"),
+    [
+        ("**.*rope*", {"a": {"b": [{"rope_theta": None}]}}, ["rope_theta"]),
+        ("**.*rope*", {"a": {"rate": 1}}, []),
+        ("architectures.0", {"architectures": ["BertModel"]}, ["BertModel"]),
+        ("architectures.0", {"architectures": []}, []),
+        ("architectures.0", {"architectures": "BertModel"}, []),
+    ],
+)
+def test_a_form_at_any_depth_finds_a_name_and_a_number_an_entry_of_a_list(
+    form: str, config: dict[str, Any], expected: list[str]
+) -> None:
+    rule = FactRule("some", "f", 1, config=(form,))
+    found = Config(config, VOCABULARY).find(rule, scope_in("text"))
+    assert [item.value for item in found if item.wanted] == expected
+
+
+def test_a_whole_config_without_a_field_of_rotary_embeddings_has_none() -> None:
+    source = example("jamba")
+    assert not any("rope" in name for name in source.config)
+    assert "rotary" in asked(read(source, source.tensors, transformers_version="4.20.0"))
+    assert "rotary" not in asked(read(source, source.tensors, transformers_version=WRITTEN))
+    assert "rotary" in asked(read(source, source.tensors, transformers_version=WRITTEN, rope_scaling=None))
+
+
+def test_a_field_for_biases_of_norms_says_that_they_take_the_mean_away() -> None:
+    source = example("imagegpt")
+    assert asked(read(source, source.tensors))["norm.kind"] == ("LayerNorm", "RMSNorm")
+    kinds = {leaf.kind for leaf in read(source, source.tensors, norm_bias=False).leaves}
+    assert "LayerNorm" in kinds and "RMSNorm" not in kinds
+
+
+def test_the_class_of_a_model_without_a_head_gives_its_states_alone() -> None:
+    source = example("bert")
+    tensors = {
+        name.removeprefix("bert."): info
+        for name, info in source.tensors.items()
+        if "pooler" not in name and "cls." not in name and "classifier" not in name
+    }
+    assert "pooling" not in asked(read(source, tensors, architectures=["SomeModel"]))
+    assert asked(read(source, tensors, architectures=["SomeEncoder"]))["pooling"] == (None, "first")
+
+
+def test_twice_as_many_rows_as_the_output_reads_are_queries_and_gates() -> None:
+    source = example("qwen3")
+    rows, width = source.tensors["model.layers.0.self_attn.q_proj.weight"].shape
+    tensors = dict(source.tensors)
+    for name in source.tensors:
+        if name.endswith("q_proj.weight"):
+            tensors[name] = TensorInfo((2 * rows, width), "F32")
+    assert facts(read(source, tensors), "attention.query_gated") == {True}
+    assert facts(read(source, source.tensors), "attention.query_gated") <= {False}
+
+
+def test_each_layer_with_a_table_of_distances_has_its_own() -> None:
+    source = example("t5")
+    table = "block.0.layer.0.SelfAttention.relative_attention_bias"
+    tensors = renamed(source.tensors, "SelfAttention", "OtherSelfAttention")
+    every = dict(tensors)
+    for name, info in tensors.items():
+        if "OtherSelfAttention.relative_attention_bias" in name:
+            every[name.replace("block.0", "block.1")] = info
+    assert table.replace("Self", "OtherSelf") in " ".join(tensors)
+    assert facts(read(source, every), "attention.relative") == {"each"}
+    assert facts(read(source, tensors), "attention.relative") != {"each"}
+
+
+def test_layers_of_windows_that_are_switched_off_are_all_alike() -> None:
+    source = example("qwen3")
+    said = {"layer_types": ["full_attention"] * source.config["num_hidden_layers"], "sliding_window": 4}
+    off = read(source, source.tensors, use_sliding_window=False, **said)
+    assert "attention.rotary" not in asked(off)
+
+
+def test_an_image_token_without_one_of_videos_is_of_images() -> None:
+    source = example("llava_next")
+    said = {"image_token_index": 7, "vision_feature_select_strategy": "default"}
+    assert "features" not in asked(read(source, source.tensors, **said))
+    assert "videos" in facts(read(source, source.tensors, video_token_index=8, **said), "features")
