@@ -17,7 +17,7 @@ from mapper.rulebook.values import shown
 from mapper.words import parts
 
 ANY = "*"  # in the name of a field: any letters
-ANYWHERE = "**."  # before such a name: at any depth of the whole config; what is found is the name
+ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is the name
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
 _SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
@@ -215,14 +215,14 @@ class Config:
         found = self._get(part, said[0]) if len(values) == 1 else None
         return found and replace(found, by_form=True)
 
-    def _anywhere(self, pattern: str) -> Found | None:
-        """The first field whose name is of a form, whatever it holds: null says that its class has the option."""
-        names = (name for name in _names(self.data) if fnmatchcase(name, pattern))
+    def _anywhere(self, part: str, pattern: str) -> Found | None:
+        """The first field of a part whose name is of a form, whatever it holds: null says that its class has the option."""
+        names = (name for name in _names(self.part(part)) if fnmatchcase(name, pattern))
         return next((Found(name, name, by_form=True) for name in names), None)
 
     def _looked_up(self, part: str, key: str) -> Found | None:
         if key.startswith(ANYWHERE):
-            return self._anywhere(key.removeprefix(ANYWHERE))
+            return self._anywhere(part, key.removeprefix(ANYWHERE))
         if ANY in key:
             return self._alike(part, key)
         value: Any = self.seen.data
