@@ -123,10 +123,12 @@ class Families:
         return self.stranger(scope) is None and self.are_vouched_for
 
     def are_of_names(self, scope: Scope) -> bool:
-        """Whether names alone show the family of a block of the whole.
+        """Whether names alone show the family of a block of the whole, or of a tower of a type that nobody lists.
 
-        The part of a config that a tower has is often written without what its class has by default.
+        The part of a config that a tower has is often written without what its class has by default: of a listed type.
         """
+        if self.stranger(scope) is not None:
+            return True
         if self.strangers or self.part(scope) is not None:
             return False
         return not (self.vouch(scope) or self.are_known_by_names)

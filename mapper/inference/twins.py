@@ -87,7 +87,8 @@ class Twins:
     def differ(self, scope: Scope, name: str, known: Known | None, leaf: Leaf | None = None) -> list[Any]:
         """The values that they give a fact that nothing here shows, if several; what is known of it first.
 
-        A listed type whose field the config lacks says nothing by its default: what has the option has the field.
+        A listed type whose field the config lacks says nothing by its default: what has the option has the field, but
+        in the part of a tower, which is often written without its defaults.
         """
         if known is not None and name in self.unasked:
             return []
@@ -98,7 +99,7 @@ class Twins:
         if known is not None and self._is_shown(scope, name, known):
             return []
         is_off = known is not None and (known.evidence != "default" or known.value in (None, False))
-        without = is_off and bool(self.facts.config.data)
+        without = is_off and bool(self.facts.config.data) and self.facts.families.stranger(scope) is None
         twins = self.of(scope)
         answers = [(twin, _value(twin, scope, name, leaf, without)) for twin in twins]
         said = [(twin, answer.value) for twin, answer in answers if answer is not None and not answer.problem]

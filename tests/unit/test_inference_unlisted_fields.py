@@ -95,3 +95,11 @@ def test_an_image_token_without_one_of_videos_is_of_images() -> None:
     said = {"image_token_index": 7, "vision_feature_select_strategy": "default"}
     assert "features" not in asked(read(source, source.tensors, **said))
     assert "videos" in facts(read(source, source.tensors, video_token_index=8, **said), "features")
+
+
+def test_layers_that_see_everything_beside_windows_may_turn_nothing() -> None:
+    source = example("qwen3")
+    kinds = ["full_attention", *["sliding_attention"] * (source.config["num_hidden_layers"] - 1)]
+    said = {"layer_types": kinds, "sliding_window": 4, "use_sliding_window": True}
+    mixed = read(source, source.tensors, transformers_version=WRITTEN, **said)
+    assert asked(mixed)["attention.rotary"] == (True, False)

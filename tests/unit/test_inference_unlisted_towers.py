@@ -60,9 +60,9 @@ def test_a_kernel_over_frames_reads_a_video() -> None:
 
 
 def test_a_task_that_an_answer_makes_whole_is_no_question() -> None:
-    """The config says a base model: what its vector is stays open, not what the model is for."""
+    """The config says a base model: what it is for is not open."""
     made = unlisted("dpr", architectures=["UnheardOfModel"])
-    assert {question.fact for question in made.questions} == {"pooling"}
+    assert "task" not in {question.fact for question in made.questions}
 
 
 def strangers(family: str, model_type: str = "") -> Architecture:
@@ -94,9 +94,9 @@ def test_where_families_of_the_names_of_towers_differ_is_a_question() -> None:
 
 
 def test_a_default_of_a_family_of_a_tower_is_no_fact() -> None:
-    """OPT's embeddings are as stored, those of XGLM, with its names, scaled: the condition of a rule is a default."""
-    asked = {question.fact for question in strangers("instructblip", "blip-2").questions}
-    assert "embedding.scale" in asked
+    """OPT's embeddings are as stored, those of XGLM, with its names, scaled: that is the default of another class."""
+    said = [fact for fact in strangers("instructblip", "blip-2").facts if fact.name == "embedding.scale"]
+    assert [fact.value for fact in said] == [None] and not said[0].source.startswith("families/")
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,32 @@ def test_how_features_of_images_stand_is_said_by_fields_of_the_config(family: st
 def test_videos_have_places_where_the_config_has_a_token_for_them() -> None:
     assert set(facts(unlisted("llava_onevision"), "features")) == {"videos"}
     assert set(facts(unlisted("llava_next"), "features")) == {"images"}
+
+
+def test_a_tower_of_a_type_that_nobody_lists_gets_no_defaults_of_the_family_of_its_names() -> None:
+    """A window that the published class has by default is not one of whatever has the same names."""
+    silent = ("sliding_window", "layer_types", "query_pre_attn_scalar", "_sliding_window_pattern")
+    source = header(next(item for item in RULEBOOK.families if item.name == "gemma3").examples[0])
+    text = {name: value for name, value in source.config["text_config"].items() if name not in silent}
+    said = {
+        **source.config,
+        "model_type": "unheard_of",
+        "text_config": {**text, "model_type": "unheard_of_text"},
+    }
+    made = infer(Checkpoint("x", "manifest", source.tensors, said), RULEBOOK)
+    assert {"attention.pattern", "rotary.base"} <= {question.fact for question in made.questions}
+    taken = [fact for fact in made.facts if fact.name in ("attention.scale", "attention.window")]
+    assert not any(fact.source.startswith("families/") for fact in taken)
+
+
+def test_patches_of_several_images_in_one_row_have_a_mask() -> None:
+    source = header(
+        next(item for item in RULEBOOK.families if item.name == "cosmos3_edge_vision").examples[0]
+    )
+    said = {**(source.config or {}), "model_type": "unheard_of"}
+    hints = {"input.kind": "packed_pixels", "image.patch_channels": "first", "attention.frames": "apart"}
+    made = infer(
+        Checkpoint("x", "manifest", source.tensors, said), RULEBOOK, hints={**hints, "pooling": "merged"}
+    )
+    flows = [block.flow or "" for block in made.root.blocks() if block.kind == "attention"]
+    assert flows and all("+masked+" in flow for flow in flows)
