@@ -229,11 +229,11 @@ class Config:
         name = f"{part}.{key}" if part else key
         words = name.split(".")
         for at, word in enumerate(words):
+            if not isinstance(value, Mapping) and not word.isdecimal():
+                return Found(".".join(words[:at]), value, wanted=False)
             value = _entry(value, word)
             if value is _ABSENT or (value is None and at < len(words) - 1):
                 return None
-            if at < len(words) - 1 and not _has_entry(value, words[at + 1]):
-                return Found(".".join(words[: at + 1]), value, wanted=False)
         return Found(self.seen.moved.get(name, name), value, default_of=self.seen.default_of(name))
 
     def unread(self, ignored: Mapping[str, Ignored]) -> list[str]:
@@ -374,14 +374,9 @@ class Config:
 
 def _entry(value: Any, word: str) -> Any:
     """The entry of an object by its name, or of a list by its number."""
-    if isinstance(value, list):
-        return value[int(word)] if int(word) < len(value) else _ABSENT
-    return value.get(word, _ABSENT)
-
-
-def _has_entry(value: Any, word: str) -> bool:
-    """Whether something in a config may have an entry of such a name."""
-    return isinstance(value, Mapping) or (isinstance(value, list) and word.isdecimal())
+    if isinstance(value, Mapping):
+        return value.get(word, _ABSENT)
+    return value[int(word)] if isinstance(value, list) and int(word) < len(value) else _ABSENT
 
 
 def _names(data: Any) -> Iterator[str]:
