@@ -197,8 +197,9 @@ def test_litgpt_without_its_settings_asks_what_its_classes_would_say(tmp_path: P
     folder, _ = litgpt_llama(tmp_path / "model")
     (folder / "model_config.yaml").unlink()
     asked = {question.fact for question in mapper.inspect(folder).architecture.questions}
+    assert "norm.kind" not in asked  # its LayerNorms have biases, which are not here
     assert {
-        "norm.kind",
+        "rotary.fraction",
         "norm.offset",
         "norm.eps",
         "layer.parallel",
