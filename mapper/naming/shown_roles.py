@@ -24,6 +24,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
+from mapper.naming.shown_around import around_layers, heads_of_decoders
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 from mapper.naming.shown_norms import norms_between, norms_of_mixing
 from mapper.naming.shown_projections import output_projections
@@ -405,6 +406,8 @@ _LOOKS = (
     _heads,
     _word_heads,
     _classifiers,
+    around_layers,
+    heads_of_decoders,
     _projector_maps,
     _projectors,
 )
