@@ -344,6 +344,7 @@ def vgg(net: Plain, x: Tensor) -> Tensor:
     ):
         x = F.relu(net.conv(x, f"features.{index}", 4, 3, bias=True))
         x = F.max_pool2d(x, 2) if last else x
+    x = F.adaptive_avg_pool2d(x, [max(side, 7) for side in x.shape[2:]])  # of images under 224 pixels
     x = F.relu(net.conv(x, "pre_logits.fc1", 12, 7, padding=0, bias=True))
     x = F.relu(net.conv(x, "pre_logits.fc2", 12, 1, bias=True))
     return net.linear(x.mean(dim=(2, 3)), "head.fc", 5)
@@ -416,6 +417,7 @@ CASES: dict[str, Case] = {  # a forward, the side of its image, timm's config be
     "mnasnet_of_timm": (efficientnet(F.relu, 1e-3, True), 64, {}, {**PLAIN, "padding": "same", "norm.eps": 1e-3}),
     "siglip": (siglip, 32, {"architecture": "vit_base_patch32_siglip_256", "model_args": {"num_heads": 3}}, {}),
     "vgg": (vgg, 224, {"architecture": "vgg11", "num_classes": 5}, {}),
+    "small_vgg": (vgg, 64, {"architecture": "vgg11", "num_classes": 5}, {}),
     "mnasnet": (mnasnet, 64, {}, {}),
     "googlenet": (googlenet, 64, {}, {}),
 }  # fmt: skip

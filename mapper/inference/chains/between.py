@@ -33,7 +33,7 @@ from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pixels import is_image_to_image, restore
-from mapper.inference.chains.pooling import pooled
+from mapper.inference.chains.pooling import fill, pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
 from mapper.inference.chains.residuals import ADDED, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
@@ -167,6 +167,7 @@ class Between:
     def enter(self, link: Link) -> None:
         """Makes of what passes what a layer reads."""
         self.twins.meet(self, link)
+        fill(self, link)
         before, element = link.before, link.element
         if before.form == START and element.group == CONVOLUTION:
             read_samples(self, link)

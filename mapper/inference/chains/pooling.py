@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import CONVOLUTION
 from mapper.inference.chains.extents import Window, numbers, written
+from mapper.inference.chains.order import MAPS
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
@@ -67,6 +68,16 @@ def pooled(between: Between, link: Link, value: str, fact: str = "chain.pooling"
         between.windows = None
     else:
         between.add_windows(list(found.windows))
+
+
+def fill(between: Between, link: Link) -> None:
+    """Maps that are smaller than a published code has them before a convolution are made as large, which others are not asked about."""
+    if link.before.form != MAPS or link.element.group != CONVOLUTION:
+        return
+    if least := between.answers.published(link.element.leaf, "chain.least"):
+        axes = link.before.axes
+        sides = ", ".join(f"max(x.shape[{2 + axis}], {int(least)})" for axis in range(axes))
+        between.say(f"F.adaptive_avg_pool{axes}d(x, ({sides}))")
 
 
 def _narrow(sizes: tuple[int, ...], kernels: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
