@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT, Element
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
-_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*@(),-])")
-_NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?")
-_KNOWN = "there are activations, softmax, sum, mean, max, last, first, dot, attended, then, flatten, transposed, maps, positions, max_2 and the like"
+_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
+_KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
 _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
+_STACKED = "stacked_"  # positions in a row that become one, their features side by side: `stacked_2` (1508.01211)
+_VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
+_SEQUENCES = ("rows", "columns")  # of maps
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
 
 
@@ -89,11 +92,11 @@ class Reader:
 
     def product(self) -> Value:
         found = self.one()
-        while self.tokens[self.at : self.at + 1] in (["*"], ["@"]):
+        while self.tokens[self.at : self.at + 1] in (["*"], ["/"], ["@"]):
             sign = self.tokens[self.at]
             self.at += 1
             other = self.one()
-            found = _by_number(found, sign, other) if sign == "*" else _product(found, other)
+            found = _product(found, other) if sign == "@" else _by_number(found, sign, other)
         return found
 
     def one(self) -> Value:
@@ -182,6 +185,13 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "pooled" and data.form == MAPS:
         return f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)", data
+    if word == "squeezed" and data.form == MAPS and data.axes > 1:  # of one place along their last axis
+        return f"{tight}.squeeze(-1)", replace(data, axes=data.axes - 1)
+    count = word.removeprefix(_STACKED)
+    if word != count and count.isdecimal() and data.form != MAPS:
+        many = max(int(count[:4]), 1)
+        text = f"{tight}.unflatten(1, (-1, {many})).flatten(2)"
+        return text, Data(ROWS, data.width * many, is_sequence=True)
     return None
 
 
@@ -206,11 +216,16 @@ def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | 
     """What the vocabulary has under a word: an activation, a pooling, what makes one vector of all."""
     if word == "abs":
         return f"{_tight(inner)}.abs()", inner.data
+    if word == "repeated":  # a vector, at each position of what stands beside it
+        return inner.text, Data(ROWS, inner.data.width)
+    if word == "total":  # of all numbers of each
+        return f"{_tight(inner)}.sum(dim=-1, keepdim=True)", replace(inner.data, width=1)
     found = functions(word, replace(inner, text=_tight(inner)))
     if found is None:
         return None
-    is_vector = word in ("mean", "max", "last", "first")
-    return found, Data(ROWS, inner.data.width) if is_vector else inner.data
+    if word in _SEQUENCES:  # as wide as whoever reads them says
+        return found, Data(ROWS, 0, is_sequence=True)
+    return found, Data(ROWS, inner.data.width) if word in _VECTORS else inner.data
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -224,10 +239,10 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _beside(parts: list[Value]) -> Value:
-    forms = {part.data.form for part in parts} - {START}
-    if len(forms) > 1:
-        raise NoReadingError("maps and vectors do not stand side by side")
     maps = next((part.data for part in parts if part.data.form == MAPS), None)
+    if maps and any(part.data.is_sequence for part in parts):
+        raise NoReadingError("maps and sequences do not stand side by side")
+    parts = _everywhere(parts)
     is_known = all(part.data.width for part in parts if part.data.form == ROWS)  # 0: nothing shows how wide
     width = sum(part.data.width for part in parts) if is_known else 0
     is_sequence = any(part.data.is_sequence for part in parts)
@@ -235,6 +250,23 @@ def _beside(parts: list[Value]) -> Value:
     return _together(
         f"torch.cat(({', '.join(part.text for part in parts)}), dim={1 if maps else -1})", data, parts
     )
+
+
+def _everywhere(parts: list[Value]) -> list[Value]:
+    """Values side by side, a vector at each place of the maps or positions beside it; rows of a table may be positions."""
+    long = next((part for part in parts if part.data.form == MAPS or part.data.is_sequence), None)
+    if long is None:
+        return parts
+    axes = long.data.axes if long.data.form == MAPS else 0
+    sizes = [f"{_tight(long)}.shape[{axis}]" for axis in range(2, 2 + axes)] or [f"{_tight(long)}.shape[1]", "-1"]
+    index = "..., " + ", ".join(["None"] * axes) if axes else ":, None"
+    ends = ", ".join([*(["-1"] if axes else []), *sizes])
+    return [
+        replace(part, text=f"{_tight(part)}[{index}].expand(-1, {ends})")
+        if part.data.form == ROWS and not (part.data.is_sequence or part.data.is_table)
+        else part
+        for part in parts
+    ]
 
 
 def _by_number(one: Value, sign: str, other: Value) -> Value:

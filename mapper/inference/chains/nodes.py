@@ -444,7 +444,7 @@ class Sources:
 
 def names_in(text: str) -> tuple[str, ...]:
     """The names in an expression."""
-    return tuple(re.findall(r"[A-Za-z_][\w.]*\b(?!\()", text))
+    return tuple(re.findall(r"(?<![\w.])[A-Za-z_][\w.]*+(?!\()", text))
 
 
 def _plain(text: str) -> str:

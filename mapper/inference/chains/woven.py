@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _DIGITS = 8  # of how wide an input may be said to be
 _NOTHING = "none"  # of a layer that is of no use
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+")
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 
 
@@ -96,6 +97,12 @@ def _is_name(text: str) -> bool:
     return names_in(text) == (text,)
 
 
+def _counted(name: str) -> int:
+    """Inputs that are told apart by a number alone stand in its order: `inputs`, `inputs_2`."""
+    number = name.removeprefix(f"{INPUT}_")
+    return int(number[:6]) if number != name and number.isdecimal() else 1
+
+
 @dataclass
 class Run:
     """Layers one after the other, the first of which reads an expression."""
@@ -146,7 +153,7 @@ class Weaving:
     def reads(self) -> dict[str, str]:
         """What each layer reads: as it was told, as sizes and names show it, or the first that it may be."""
         sources, answers = self.sources, self.answers
-        told = {node.name: answers.published(node.first.leaf, READS) for node in self.nodes}
+        told = {node.name: self._by_layer(answers.published(node.first.leaf, READS)) for node in self.nodes}
         for name, text in told.items():
             if text:
                 self._check(self.by_name[name], text)
@@ -157,9 +164,15 @@ class Weaving:
             text, why = sources.known[node.name]
             shown = (text, why) if why else None
             among = sources.open.get(node.name, (text,))
-            found[node.name] = answers.find(node.first.leaf, READS, usual=shown, among=among) or among[0]
+            value = answers.find(node.first.leaf, READS, usual=shown, among=among)
+            found[node.name] = self._by_layer(value) if value else among[0]
         self._measure(found)
         return found
+
+    def _by_layer(self, text: str) -> str:
+        """An expression with a layer's name for that of a norm or slopes behind it: what is read of both is the same."""
+        names = {element.name: node.name for node in self.nodes for element in node.elements}
+        return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
     def _measure(self, reads: Mapping[str, str]) -> None:
         """Widths of inputs that stand beside others: what these leave of what a layer reads, where one alone is unknown."""
@@ -198,7 +211,7 @@ class Weaving:
     # ------------------------------------------------------------------------------------------------ statements
     def run(self, between: Between) -> None:
         """Everything, into `between`."""
-        reads, told = self.reads(), self.answers.told(GIVES)
+        reads, told = self.reads(), self._by_layer(self.answers.told(GIVES))
         self.gives, self.is_told = told, bool(told)
         self.readers: dict[str, list[str]] = {}
         for name, text in reads.items():
@@ -301,7 +314,7 @@ class Weaving:
         for name in names_in(text):
             if name not in names and not self._is_own(name):
                 width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
-                width = width or (node.first.inputs if _is_name(text) else self._left(text, node, name))
+                width = width or (node.first.inputs if _is_name(text) else self._left(text, node, name, names))
                 names[name] = Value(name, Data(START, width), (name,), is_name=True)
         try:
             return Reader(text, names, self._function).read()
@@ -328,15 +341,22 @@ class Weaving:
             f"what {node.name} reads is not known: say --set '{node.name}:{READS}=A & B', of layers' names"
         )
 
-    def _left(self, text: str, node: Node, name: str) -> int:
+    def _left(self, text: str, node: Node, name: str, names: Mapping[str, Value]) -> int:
         """The width of an input that stands beside others: what they leave of what a layer reads."""
-        others = sum(
-            self.known[each].data.width for each in set(names_in(text)) - {name} if each in self.known
-        )
-        more = sum(self.sources.inputs.get(each, 0) for each in set(names_in(text)) - {name})
-        width = max(node.first.inputs - others - more, 1)
+        given = [self._width(text, {name: Value(name, Data(START, width), (name,))} | names) for width in (1, 2)]
+        each = given[1] - given[0]
+        width = max((node.first.inputs - given[0]) // each + 1, 1) if each > 0 else 1
         self.sources.inputs[name] = width
         return width
+
+    def _width(self, text: str, names: Mapping[str, Value]) -> int:
+        """How wide what an expression gives is; 0 where it gives nothing."""
+        widths = self.sources.inputs
+        others = {each: Value(each, Data(START, widths.get(each, 0)), (each,)) for each in names_in(text)}
+        try:
+            return Reader(text, others | dict(names), self._function).read().data.width
+        except NoReadingError:
+            return 0
 
     def _links(self, run: Run, value: Value) -> list[Link]:
         links: list[Link] = []
@@ -468,7 +488,7 @@ class Weaving:
             for name in names_in(self.texts[node.name]):
                 if not self._is_own(name):
                     found.setdefault(name, self._input(name, node))
-        order = [*(name for name in self.takes if name in found), *found]
+        order = [*(name for name in self.takes if name in found), *sorted(found, key=_counted)]
         return {name: found[name] for name in dict.fromkeys(order)}
 
     def _input(self, name: str, node: Node) -> dict[str, Any]:
