@@ -52,6 +52,7 @@ _OF_LAYERS = (  # facts of a layer itself
 _SIDE = " & "
 _NORM = "_norm"  # at the end of words of norms that store nothing
 _LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
+_SEVERAL = 3  # of a sequence, side by side
 _IN_TURN = 3  # activations behind the first one
 
 
@@ -192,7 +193,9 @@ class Between:
         """A row to maps, which a plain convolution may read once they are made larger."""
         element, side = link.element, isqrt(link.places)
         self.written.has_single_rows = True
-        self.say(f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
+        axes = len(element.kernel) or 2
+        sides = f"{side}, {side}" if axes > 1 else link.places
+        self.say(f"x.unflatten(1, ({element.inputs}, {sides}))")
         if element.group == CONVOLUTION and not element.is_transposed:
             fact = "chain.pooling_before"
             value = self.answers.find(element.leaf, fact, among=("none", _LARGER))
@@ -350,6 +353,9 @@ class Between:
                 f"{following.name} reads {following.inputs} = {count} words of {element.outputs}",
             )
         parts = following.inputs // element.outputs if link.after.is_recurrent and following else 1
+        if parts > _SEVERAL:
+            why = f"{following.name if following else ''} reads {parts} positions of {element.outputs}"
+            usual, parts = ("flatten", why), 1
         if parts > 1:
             among = [
                 _SIDE.join(words)

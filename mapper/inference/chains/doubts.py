@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import LINEAR, Element
@@ -57,6 +58,20 @@ def is_inverted(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
     found = [ranked(link.element.leaf.place[:-1], ranks) for link in links]
     folders = [rank for rank in found if rank in (ENCODER, DECODER)]
     return folders != sorted(folders)
+
+
+def is_parallel(links: Sequence[Link]) -> bool:
+    """Whether a convolution would read half of what one of its own sizes gives: both may read the same, one as a gate (1612.08083)."""
+    mains = [link for link in links if link.element.is_main]
+    return any(
+        other.groups > 1 and other.element.inputs > 1 and sizes_of(one.element) == sizes_of(other.element)
+        for one, other in pairwise(mains)
+    )
+
+
+def sizes_of(element: Element) -> tuple[object, ...]:
+    """What layers of the same sizes have in common."""
+    return element.group, element.inputs, element.outputs, element.kernel
 
 
 def begins_anew(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:

@@ -38,9 +38,10 @@ class Element:
         return self.leaf.kind.startswith("ConvTranspose")
 
     def places_in(self, width: int) -> int:
-        """How many places a square map has whose channels this layer reads, in a row of this width; 0: it is no such map."""
+        """How many places a square map, or one of one axis, has whose channels this layer reads, in a row of this width; 0: it is no such map."""
         places, left = divmod(width, self.inputs)
-        return places if not left and isqrt(places) ** 2 == places else 0
+        is_even = len(self.kernel) == 1 or isqrt(places) ** 2 == places
+        return places if not left and is_even else 0
 
     @property
     def is_bidirectional(self) -> bool:

@@ -105,7 +105,7 @@ def _twins(elements: Sequence[Element], words: ChainWords) -> Iterator[tuple[Ele
         numbered = {re.sub(r"\d", "#", each.name) for each in pair}
         if called[0] != called[1]:
             yield (other, one) if called[0] else (one, other)
-        elif len(numbered) == 1:
+        elif len(numbered) == 1 and one.group == LINEAR:  # of convolutions one may as well be a gate
             yield one, other
 
 
@@ -237,8 +237,9 @@ def _first_word(name: str) -> str:
 
 
 def _last_word(name: str) -> str:
-    """`policy` of `fc_policy`, `p` of `fc1_p`."""
-    return name.rpartition("_")[2]
+    """`policy` of `fc_policy`, `p` of `fc1_p`; a number alone is none."""
+    word = name.rpartition("_")[2]
+    return name if word.isdecimal() else word
 
 
 def _among(groups: Mapping[object, Sequence[Element]]) -> Iterator[Heads]:

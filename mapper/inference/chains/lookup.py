@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mapper.architecture import Leaf
-from mapper.inference.chains.elements import LINEAR, Element, element_of
+from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element, element_of
 from mapper.inference.chains.naming import ENCODER, ranked
 
 _KIND = "Embedding"
@@ -16,7 +16,7 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
     """The leaves, those as tables that are no linear layers by what the others read: nobody reads so many features as they would give.
 
     The last layer of a network gives what nobody reads, too: it reads what another layer gives, and what it reads nobody else does,
-    or its name does not say that it comes first.
+    or its name does not say that it comes first. One column with as many rows as a table has a weight for each of them (1703.04247).
     """
     elements = {id(leaf): element for leaf in leaves if (element := element_of(leaf)) and element.is_main}
     doubtful = [leaf for leaf in leaves if _is_doubtful(elements.get(id(leaf)))]
@@ -35,6 +35,8 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
         and element.outputs not in read
         and (element.inputs not in given or ranked(leaf.place, ranks) <= ENCODER)
     }
+    rows = {element.inputs for element in elements.values() if element.group == EMBEDDING}
+    tables |= {id(leaf) for leaf in doubtful if elements[id(leaf)].inputs == 1 and elements[id(leaf)].outputs in rows}
     return [replace(leaf, kind=_KIND) if id(leaf) in tables else leaf for leaf in leaves]
 
 

@@ -55,7 +55,8 @@ class Node:
             return Data(MAPS, element.outputs, len(element.kernel))
         if element.group == NORM:
             return Data(START, element.outputs)
-        return Data(ROWS, element.outputs, is_sequence=element.group in (RECURRENT, EMBEDDING))
+        is_table = element.group == EMBEDDING
+        return Data(ROWS, element.outputs, is_sequence=is_table or element.group == RECURRENT, is_table=is_table)
 
 
 @dataclass
@@ -112,6 +113,8 @@ class Sources:
         read = {self.known.get(node.name, ("", ""))[0] for node in nodes}
         is_numbered = len({re.sub(r"\d+", "#", node.name) for node in nodes}) == 1
         if len(nodes) == len(found) > 1 == len(read) and "" not in read and is_numbered:
+            if len(found) == 2 and nodes[0].first.group == CONVOLUTION:
+                yield f"{found[0]} * sigmoid({found[1]})"
             yield f"max({', '.join(found)})"
             yield " + ".join(found)
 
@@ -225,7 +228,7 @@ class Sources:
         if dense := tuple(self._dense(node)):
             return dense
         side = self._side_by_side(node, free)
-        found = [other.name for other in free if self._fits(other, node, exactly=False)]
+        found = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=False)]
         return tuple([*side, *found] or self._beside_an_input(node, free))
 
     def _again(self, node: Node) -> Iterator[str]:
@@ -241,6 +244,8 @@ class Sources:
 
     def _read_by(self, node: Node, other: Node) -> str:
         """What a layer gives, as another reads it: a gate of convolutions over one place reads means of maps."""
+        if node.first.group == LINEAR and other.gives.is_table and node.first.inputs > other.gives.width:
+            return f"flatten({other.name})"
         is_pooled = self._home(node) and not self._home(other) and set(node.first.kernel) == {1}
         return f"pooled({other.name})" if is_pooled else other.name
 
@@ -272,10 +277,17 @@ class Sources:
         if other.gives.form == START:  # a norm that stands alone, of maps or of vectors
             return exactly
         before = other.gives
+        if node.first.group == LINEAR and before.is_table and not exactly:  # several words in one row
+            return other in self._wide_tables() and node.first.inputs % before.width == 0
         if node.first.group in (LINEAR, RECURRENT) and before.form == ROWS:
             return before.width == node.first.inputs
         link = follow(before, node.first, is_grouped=False)
         return link is not None and not link.is_flattened
+
+    def _wide_tables(self) -> list[Node]:
+        """The only table of more than one number for each row, if there is one alone."""
+        found = [node for node in self.nodes if node.gives.is_table and node.gives.width > 1]
+        return found if len(found) == 1 else []
 
     def _dense(self, node: Node) -> Iterator[str]:
         """What a layer of a list reads with what it gives, as the next one does, and whoever reads all of them (1608.06993)."""
@@ -448,7 +460,8 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    return text.removeprefix("pooled(").removesuffix(")") if text.startswith("pooled(") else text
+    found = re.fullmatch(r"(?:pooled|flatten)\(([\w.]+)\)", text)
+    return found[1] if found else text
 
 
 def _is_later(other: Node, node: Node) -> bool:

@@ -98,9 +98,7 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:
         return Link(element, before, after, places=element.inputs // before.width)
-    if before.is_recurrent and element.inputs in (2 * before.width, 3 * before.width):
-        return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
-    if before.is_table and element.inputs % before.width == 0:  # so many words in one row
+    if (before.is_recurrent or before.is_table) and element.inputs % before.width == 0:  # so many words in one row
         return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None
 
@@ -120,7 +118,8 @@ def _convolution(before: Data, element: Element) -> Link | None:
     if before.form == ROWS and not before.is_sequence:
         places = element.places_in(before.width)
         is_made = before.is_widened and element.inputs >= _CHANNELS
-        fits = axes == 2 and (places > 0 if element.is_transposed else places > 1 and is_made)
+        is_row = axes == 2 or (axes == 1 and element.is_transposed and is_made)  # of waves (1802.04208)
+        fits = is_row and (places > 0 if element.is_transposed else places > 1 and is_made)
         return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
     if before.form == ROWS and axes != 1:
         is_image = (axes, element.inputs, element.kernel[-1]) == (
@@ -176,7 +175,7 @@ def _fork(before: Data, element: Element) -> Link | None:
         links: list[Link] = []
         for layer in arm:
             link = follow(links[-1].after if links else before, layer, is_grouped=False)
-            if link is None or link.after.form != MAPS or before.form == START:
+            if link is None or link.after.form != MAPS:
                 return None
             links.append(link)
         arms.append(tuple(links))
@@ -326,8 +325,10 @@ def _searched(search: _Search, ranks: Mapping[str, int]) -> Order | None:
 def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
     """Whether what is called a decoder stands before what is called an encoder, or anything before what reads the input.
 
-    The sizes of a U-Net allow that alone.
+    The sizes of a U-Net allow that alone. Maps that were made larger from the first layer on go into no row.
     """
+    if links[0].element.is_transposed and any(_reads_maps(link) for link in links):
+        return True
     late = False
     for link in links:
         folders = (
@@ -338,6 +339,11 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
             return True
         late = late or rank == DECODER
     return False
+
+
+def _reads_maps(link: Link) -> bool:
+    """Whether it makes a row of maps."""
+    return link.before.form == MAPS and link.element.group == LINEAR
 
 
 def _linked(

@@ -17,7 +17,7 @@ from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.cells import LSTM_NOTE, Cell, cell_of, has_gates, write_cell
 from mapper.inference.chains.combined import NoReadingError
-from mapper.inference.chains.doubts import begins_anew
+from mapper.inference.chains.doubts import begins_anew, is_parallel
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -234,7 +234,7 @@ def _in_line(
     found = in_order(main, words, keeps_order)
     if found and any(_is_weighing(head, words) for head in found.heads):
         return None
-    if found and not found.heads and begins_anew(found.links, words.order):
+    if found and (is_parallel(found.links) or (not found.heads and begins_anew(found.links, words.order))):
         return None
     found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None

@@ -5,6 +5,7 @@ Where a linear layer reads twice what the one before gives, or three or four tim
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,8 +26,10 @@ _OF_PARTS = {2: "concatenated", 3: "with_difference", 4: "with_difference_and_pr
 def shared(elements: Sequence[Element]) -> Iterator[list[Element]]:
     """The layers, one of them as it reads what one of both inputs leaves: where no layer gives all that it reads."""
     given = {element.outputs for element in elements if element.is_main}
+    sizes = Counter((element.inputs, element.outputs) for element in elements if element.group == LINEAR)
     for at, element in enumerate(elements):
-        if element.group == LINEAR and element.inputs not in given:
+        is_alone = sizes[element.inputs, element.outputs] == 1  # others of its sizes may read what it does
+        if element.group == LINEAR and element.inputs not in given and is_alone:
             for parts in _OF_PARTS:
                 width, left = divmod(element.inputs, parts)
                 if not left and width in given and at:

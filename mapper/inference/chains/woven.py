@@ -449,13 +449,8 @@ class Weaving:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             self._refuse_idle(ends)
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
-        elif self._may_meet(ends):
-            one, other = (node.name for node in ends)
-            self.answers.find(
-                ends[0].first.leaf,
-                GIVES,
-                among=(f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"),
-            )
+        elif among := self._meeting(ends):
+            self.answers.find(ends[0].first.leaf, GIVES, among=among)
         names = ["output"] if len(names) == 1 else names
         shown = ", ".join(f"{name}={value.text}" for name, value in zip(names, values, strict=True))
         between.add(f"return output({shown})")
@@ -467,11 +462,16 @@ class Weaving:
         data = Data(MAPS if kernel else ROWS, self.sources.inputs[name], len(kernel))
         return Value(name, data, (name,), is_name=True)
 
-    def _may_meet(self, ends: Sequence[Node]) -> bool:
-        """Whether two outputs of the same width come of inputs of their own: what is made of both is not stored."""
+    def _meeting(self, ends: Sequence[Node]) -> tuple[str, ...]:
+        """What two outputs of the same width may come to that come of inputs of their own, or one of which is a table: it is not stored."""
         if len(ends) != 2 or ends[0].gives.width != ends[1].gives.width:
-            return False
-        return not set(self._entries(ends[0])) & set(self._entries(ends[1]))
+            return ()
+        one, other = (node.name for node in ends)
+        if not set(self._entries(ends[0])) & set(self._entries(ends[1])):
+            return f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"
+        table, rest = (one, other) if ends[0].first.group == EMBEDDING else (other, one)
+        is_table = self.by_name[table].first.group == EMBEDDING
+        return (f"{one}, {other}", f"{rest} + sum({table})") if is_table else ()
 
     def _entries(self, node: Node) -> Iterator[str]:
         for name in names_in(self.texts[node.name]):
@@ -488,7 +488,10 @@ class Weaving:
             for name in names_in(self.texts[node.name]):
                 if not self._is_own(name):
                     found.setdefault(name, self._input(name, node))
-        order = [*(name for name in self.takes if name in found), *sorted(found, key=_counted)]
+        told = (self.answers.told_at(node.first.leaf, READS) for node in self.nodes)
+        is_counted = any(_counted(name) > 1 for text in told for name in names_in(text))
+        counted = sorted(found, key=_counted) if is_counted else found  # whoever names inputs counts them
+        order = [*(name for name in self.takes if name in found), *counted]
         return {name: found[name] for name in dict.fromkeys(order)}
 
     def _input(self, name: str, node: Node) -> dict[str, Any]:
