@@ -170,6 +170,8 @@ class Between:
         self.twins.meet(self, link)
         fill(self, link)
         before, element = link.before, link.element
+        if element.group == LINEAR and before.form == ROWS:
+            halved(self, link)
         if before.form == START and element.group == CONVOLUTION:
             read_samples(self, link)
         elif link.is_flattened:
@@ -178,8 +180,7 @@ class Between:
         elif before.form == MAPS and element.group == LINEAR and not self.is_reduced:
             self.reduce(link)
         elif before.form == MAPS and element.group == RECURRENT:
-            self.say("x.transpose(1, 2)" if before.axes == 1 else "x.permute(0, 3, 1, 2).flatten(2)")
-            self.windows = None
+            self.in_steps(link)
         elif before.form == ROWS and element.group == RECURRENT and self.has_frames and not self.is_sequence:
             self.say("x.unflatten(0, (inputs.shape[0], inputs.shape[1]))")
         elif before.form == ROWS and link.after.form == MAPS and element.group in (CONVOLUTION, NORM):
@@ -188,6 +189,25 @@ class Between:
                 self.say("x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)")
             else:
                 self.unfold(link)
+
+    def in_steps(self, link: Link) -> None:
+        """Maps as a sequence that a recurrent layer reads: along which of two axes it goes is asked."""
+        if link.before.axes == 1:
+            self.say("x.transpose(1, 2)")
+        else:
+            leaf, fact, among = link.element.leaf, "chain.reduction", ("columns", "rows")
+            value = self.answers.find(leaf, fact, among=among)
+            if value not in (None, *among):
+                raise self.answers.refuse(leaf, fact, str(value), f"possible here: {', '.join(among)}")
+            self.say(self.tables["reduction"][value] if value else "x")
+        self.windows = None
+
+    def keep_halves(self, axis: int) -> None:
+        """One half of what passes goes on; both are outputs, as a mean and a spread are."""
+        for at, name in enumerate(("first_half", "second_half")):
+            self.add(f"{name} = {self.name}.chunk(2, dim={axis})[{at}]")
+            self.outputs.append(name)
+        self.name = "first_half"
 
     def unfold(self, link: Link) -> None:
         """A row to maps, which a plain convolution may read once they are made larger."""
@@ -402,7 +422,7 @@ class Between:
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
-        usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at)
+        usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
         of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told)
@@ -413,6 +433,12 @@ class Between:
                 leaf, "chain.activation", value, f"no activation; allowed: {known} and more"
             )
         return value
+
+    def is_halved(self, at: int) -> tuple[str, str] | None:
+        """That no activation stands before features of which the next layer reads one half."""
+        following = self.links[at + 1] if at + 1 < len(self.links) else None
+        is_half = following is not None and following.element.group == LINEAR and following.groups > 1
+        return ("none", f"{following.element.name} reads one half") if is_half else None  # type: ignore[union-attr]
 
     def is_of_sequence(self, at: int) -> tuple[str, str] | None:
         """That a norm right behind a recurrent layer or a table has no activation behind it."""

@@ -16,6 +16,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
 _KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
+_TURN = "maps and positions do not go together: maps(A) makes maps of positions, positions(A) the other way"
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
@@ -40,6 +41,7 @@ class Value:
     bare: frozenset[str] = frozenset()  # of these those that stand alone in an activation
     is_name: bool = False  # whether it is one of them and nothing else
     is_tight: bool = True  # whether nothing around it tears it apart
+    is_stored: bool = False  # whether it is a tensor of no layer, which is the same for every input
     rows: int = 0  # how many positions there are, where something shows it
 
 
@@ -241,7 +243,7 @@ def _tokens(text: str) -> Iterator[str]:
 def _beside(parts: list[Value]) -> Value:
     maps = next((part.data for part in parts if part.data.form == MAPS), None)
     if maps and any(part.data.is_sequence for part in parts):
-        raise NoReadingError("maps and sequences do not stand side by side")
+        raise NoReadingError(_TURN)
     parts = _everywhere(parts)
     is_known = all(part.data.width for part in parts if part.data.form == ROWS)  # 0: nothing shows how wide
     width = sum(part.data.width for part in parts) if is_known else 0
@@ -275,6 +277,8 @@ def _by_number(one: Value, sign: str, other: Value) -> Value:
     )
     if 1 < min(one.data.width, other.data.width) != wide.data.width:
         raise NoReadingError(f"{one.data.width} and {other.data.width} numbers do not go together")
+    if wide.data.form == MAPS and (one.data.is_sequence or other.data.is_sequence):
+        raise NoReadingError(_TURN)
     texts = [_spread(value, wide, sign) for value in (one, other)]
     return replace(_together(f" {sign} ".join(texts), wide.data, [one, other]), is_tight=False)
 
@@ -338,6 +342,9 @@ def _spread(value: Value, wide: Value, sign: str) -> str:
     text = value.text if value.is_tight or sign == "+" else f"({value.text})"
     if wide.data.form == MAPS and value.data.form == ROWS:
         return f"{text}[..., {', '.join(['None'] * wide.data.axes)}]"
+    is_vector = value.data.form == ROWS and not (value.data.is_sequence or value.data.is_table or value.is_stored)
+    if wide.data.is_sequence and is_vector:
+        return f"{text}[:, None]"
     return text
 
 

@@ -20,6 +20,8 @@ _MODES = ("_reflect", "_replicate", "_circular")  # what stands around maps, whe
 _POINT = ("1", "a kernel of one place")
 _NONE = ("0", "a kernel of one place")
 _PLAIN = ("1", "most convolutions")
+CHANNEL = "{channel}"  # in what halves features as well as channels
+_MEAN = "first_half"
 BESIDE = "as large as the maps that it is put beside"
 
 
@@ -59,15 +61,22 @@ def setting(link: Link, answers: Answers, steps: str = "", is_even: bool = False
 
 def halved(between: Between, link: Link) -> Link:
     """A convolution with what halves the channels before it; as it is where it reads all of them, or each by itself."""
-    fact, element, table = "chain.halved", link.element, between.tables["halved"]
-    if link.groups != 2 or element.inputs == 1 or element.is_transposed or element.group != CONVOLUTION:
+    fact, element = "chain.halved", link.element
+    table = dict(between.tables["halved"])
+    if link.groups != 2 or element.inputs == 1 or element.is_transposed:
         return link
-    value = between.answers.find(element.leaf, fact)
+    if element.group != CONVOLUTION:
+        table = {word: text for word, text in table.items() if CHANNEL in text}
+    value = between.answers.find(element.leaf, fact, among=tuple(table))
     if value is None:
         return link
     if value not in table:
         raise between.answers.refuse(element.leaf, fact, value, f"possible here: {', '.join(table)}")
-    between.say(table[value])
+    axis = 1 if element.group == CONVOLUTION else -1
+    if value == _MEAN:
+        between.keep_halves(axis)
+    else:
+        between.say(table[value].format(channel=axis))
     return link if table[value] == "x" else replace(link, groups=1)
 
 

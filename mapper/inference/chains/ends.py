@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.elements import EMBEDDING, LINEAR, RECURRENT
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, RECURRENT
 
 if TYPE_CHECKING:
     from mapper.inference.chains.nodes import Node, Sources
@@ -20,7 +20,7 @@ def ask_ends(sources: Sources) -> None:
     What the first layers of unlike blocks in one list read is asked, too: an input is the least that they may read. So is what a
     linear layer reads that would take an input of its own beside what nobody reads.
     """
-    for name, texts in (*_blocks(sources), *_readings(sources), *_second_inputs(sources)):
+    for name, texts in (*_blocks(sources), *_readings(sources), *_second_inputs(sources), *_gated_ends(sources)):
         said, _ = sources.known[name]
         sources.open[name] = tuple(dict.fromkeys((*texts, said)))
         sources.known[name] = (said, "")
@@ -57,6 +57,17 @@ def _second_inputs(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
         ]
         if ends:
             yield node.name, tuple(_weighted(sources, node, ends))
+
+
+def _gated_ends(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Layers that are asked about, and what nobody reads and is twice as wide: a gate halves it."""
+    read = {name for names in sources.reads().values() for name in names}
+    ends = [node for node in sources.nodes if node.name not in read and node.first.group == CONVOLUTION]
+    for name, texts in sources.open.items():
+        inputs = sources.by_name[name].first.inputs
+        found = [end for end in ends if end.gives.width == 2 * inputs and name not in origins([end.name], sources.reads())]
+        if found:
+            yield name, (*(f"glu({end.name})" for end in found), *texts)
 
 
 def _weighted(sources: Sources, node: Node, ends: Iterable[Node]) -> Iterator[str]:

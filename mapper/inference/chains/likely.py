@@ -17,7 +17,7 @@ _EXTRA = 2  # inputs of vectors beside the first
 
 def is_likely(nodes: Sequence[Node], words: ChainWords) -> bool:
     """Whether layers read what others give: what has no place for its sizes is no network of these layers alone."""
-    sources = Sources(nodes, words.apart)
+    sources = Sources(nodes, words)
     sources.solve()
     known = {name: text for name, (text, _) in sources.known.items()}
     may_be_read = {name for texts in sources.open.values() for text in texts for name in names_in(text)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, permutations
@@ -17,9 +17,10 @@ from mapper.inference.chains.elements import (
     Element,
 )
 from mapper.inference.chains.ends import ask_ends
-from mapper.inference.chains.naming import natural
+from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
+from mapper.rulebook.chain import ChainWords
 
 _SIDE_BY_SIDE = 4  # that one layer reads
 _FEW, _POOL = 8, 28  # of more than so many no four, and no three
@@ -64,7 +65,7 @@ class Sources:
     """What is known of what each layer reads: an expression, and what shows it."""
 
     nodes: Sequence[Node]
-    apart: Container[str]  # words of gates
+    words: ChainWords
     known: dict[str, tuple[str, str]] = field(default_factory=dict)
     open: dict[str, tuple[str, ...]] = field(
         default_factory=dict
@@ -73,6 +74,7 @@ class Sources:
     maps: set[str] = field(default_factory=set)  # those of inputs that are maps
 
     def __post_init__(self) -> None:
+        self.apart = self.words.apart
         self.by_name = {node.name: node for node in self.nodes}
 
     # ---------------------------------------------------------------------------------------------- looking
@@ -94,6 +96,7 @@ class Sources:
                 self.open[node.name] = found[:_LISTED]
                 self.known[node.name] = (found[0], "")
         self._gated()
+        self._queried()
         ask_ends(self)
 
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -223,13 +226,21 @@ class Sources:
         single = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=True)]
         inputs = [name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs]
         single += inputs if single else []
-        if single:
-            return (*self._again(node), *single)
+        halves = tuple(self._halves(node, free))
+        if single or halves:
+            return (*self._again(node), *halves, *single)
         if dense := tuple(self._dense(node)):
             return dense
         side = self._side_by_side(node, free)
         found = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=False)]
         return tuple([*side, *found] or self._beside_an_input(node, free))
+
+    def _halves(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
+        """What the layer before by its number or its block gives, where that is twice what this one reads: a gate, or a mean and a spread."""
+        before = self._numbered_before(node) or self._block_before(node)
+        is_twice = before is not None and before in free and before.gives.width == 2 * node.first.inputs > 2
+        if is_twice and before is not None and before.gives.form == MAPS and node.first.group == CONVOLUTION:
+            yield from (f"glu({before.name})", f"first_half({before.name})")
 
     def _again(self, node: Node) -> Iterator[str]:
         """What the layer before by its number gives, and the input again, where it takes both to make up what a layer reads (1901.05103)."""
@@ -267,7 +278,8 @@ class Sources:
         ]
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         bases = [before] if before in bases else [other for other in bases if other.name not in read]
-        for base in bases if self._inputs_of(node) and not self._begins(node) else ():
+        is_known = bool(self._inputs_of(node)) or (before in bases and bool(self.inputs))
+        for base in bases if is_known and not self._begins(node) else ():
             another = f"{INPUT}_{len(self.inputs) + 1}"
             yield from (f"{base.name} & {another}", f"{another} & {base.name}")
 
@@ -332,7 +344,7 @@ class Sources:
 
     def _is_behind(self, other: Node, node: Node) -> bool:
         """Whether a layer reads, or may by its number only read, what comes of another."""
-        if _is_later(other, node):
+        if _is_later(other, node) or self._is_decoded(other, node):
             return True
         seen: set[str] = set()
         waiting = [other.name]
@@ -344,6 +356,12 @@ class Sources:
                 seen.add(name)
                 waiting += [one for one in names_in(self.known[name][0]) if one in self.by_name]
         return False
+
+    def _is_decoded(self, other: Node, node: Node) -> bool:
+        """Whether one is of a decoder and the other of the encoder before it, which is no second one."""
+        ranks = [ranked(one.first.leaf.place[:-1], self.words.order) for one in (other, node)]
+        is_second = re.search(r"[2-9]\d*$", str(node.first.leaf.place[0]))
+        return ranks == [DECODER, ENCODER] and not is_second
 
     def _numbered_before(self, node: Node) -> Node | None:
         same = [
@@ -389,6 +407,20 @@ class Sources:
                     is_beside = other is not node and self.known[other.name][0] == self.known[node.name][0]
                     if is_beside and other.gives == node.gives:
                         self._weighed(other, f"{other.name} * sigmoid({node.name})", node, "")
+
+    def _queried(self) -> None:
+        """What reads a layer that is called a query may read what that finds in the sequence that it comes of (1409.0473)."""
+        for node in self.nodes:
+            base = self.by_name.get(_plain(self.known[node.name][0]))
+            is_called = any(is_of(part, self.words.querying) for part in node.first.leaf.place)
+            if is_called and base is not None and base.gives.is_sequence:
+                found = f"sum(softmax(dot({base.name}, {node.name})) * {base.name})"
+                self.open[node.name] = (f"last({base.name})", base.name)
+                readers = [name for name, (text, _) in self.known.items() if text in (base.name, node.name)]
+                for name in (one for one in readers if one != node.name and not self._leads(one, node.name)):
+                    others = (*self.open.get(name, ()), node.name, base.name)
+                    self.open[name] = tuple(dict.fromkeys((found, *others)))[:_LISTED]
+                    self.known[name] = (found, "")
 
     def _squeezes(self, node: Node, base: Node) -> bool:
         """Whether layers one after the other lead to fewer numbers and back, as those that weigh channels do."""

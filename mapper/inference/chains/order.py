@@ -98,6 +98,8 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:
         return Link(element, before, after, places=element.inputs // before.width)
+    if before.form == ROWS and before.width == 2 * element.inputs > 2 and not before.is_sequence:
+        return Link(element, before, after, groups=2)  # one half: a mean, with a spread in the other
     if (before.is_recurrent or before.is_table) and element.inputs % before.width == 0:  # so many words in one row
         return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None

@@ -232,13 +232,19 @@ def _in_line(
     """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words, keeps_order)
-    if found and any(_is_weighing(head, words) for head in found.heads):
+    if found and (any(_is_weighing(head, words) for head in found.heads) or _is_queried(found, words)):
         return None
     if found and (is_parallel(found.links) or (not found.heads and begins_anew(found.links, words.order))):
         return None
     found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
+
+
+def _is_queried(order: Order, words: ChainWords) -> bool:
+    """Whether a layer behind a sequence is called a query: what is compared with it may be read next."""
+    linear = (link for link in order.links if link.element.group == LINEAR and link.before.is_sequence)
+    return any(is_of(part, words.querying) for link in linear for part in link.element.leaf.place)
 
 
 def _is_weighing(head: Head, words: ChainWords) -> bool:

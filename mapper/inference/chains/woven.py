@@ -127,7 +127,7 @@ class Weaving:
         self.nodes = [self._with_leaves(node, own, roles) for node in woven.nodes]
         self.by_name = {node.name: node for node in self.nodes}
         self.bare = bare_values(woven.bare, roles)
-        self.sources = Sources(self.nodes, answers.words.apart)
+        self.sources = Sources(self.nodes, answers.words)
         self.takes = dict(self._told_inputs())  # in order, with their widths; 0: not said
         self.sources.inputs |= {name: width for name, width in self.takes.items() if width}
         self.variables: dict[str, str] = {}
