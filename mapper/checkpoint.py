@@ -99,6 +99,10 @@ class Adapted:
         return f"{self.adapter}: a LoRA of {self.base}, rank {rank}, alpha {alpha}, {where} the weights"
 
 
+UNDONE = "names and arrangement of {} undone"  # a note: other libraries' names, and how they store maps
+NAMES_UNDONE = "names of {} undone"  # the same where nothing says how maps are stored
+
+
 @dataclass
 class Checkpoint:
     """Names, shapes and dtypes of a checkpoint, its config, and a way to its bytes.

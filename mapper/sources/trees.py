@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import contains
 from typing import TYPE_CHECKING, Any
 
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import NAMES_UNDONE, UNDONE, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.rulebook.trees import SLASH
 from mapper.sources.array_lists import in_lists, with_recurrent
@@ -117,7 +117,7 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
     if left:
         why = _why_left(tree, split[left[0]])
         shard.notes.append(f"{shard.name}: {len(left)} tensors were left out, {why}: {listed(left)}")
-    shard.notes.append(f"names and arrangement of {tree.name} undone")
+    shard.notes.append((UNDONE if tree.channels_last else NAMES_UNDONE).format(tree.name))
 
 
 def _biases(tree: Tree, tensors: Mapping[str, TensorInfo], split: Mapping[str, list[str]]) -> dict[str, int]:

@@ -38,7 +38,7 @@ from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link,
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
-from mapper.inference.chains.stored import as_the_others
+from mapper.inference.chains.stored import as_the_others, ask_stored
 from mapper.inference.chains.twins import OTHER, Twins, ask_shared, shared
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
@@ -132,7 +132,8 @@ def chain_of(
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
-    leaves = with_tables(with_kinds(as_the_others(leaves), words.order, hints), words.order)
+    leaves = as_the_others(leaves, hints, architecture.checkpoint.notes)
+    leaves = with_tables(with_kinds(leaves, words.order, hints), words.order)
     layers, rest = _parted(leaves, words, is_aside)
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     named = {name for key, text in (hints or {}).items() if is_told for name in names_in(f"{key} {text}")}
@@ -334,7 +335,9 @@ def lay(
     """
     answers = Answers(facts, root, rulebook.chain_words)
     problems = _twice(chain, answers)
-    ask_kinds([element.leaf for element in _every(chain)], answers)
+    own = [element.leaf for element in _every(chain)]
+    ask_kinds(own, answers)
+    ask_stored(own, answers)
     if isinstance(chain, Cell):
         written, inputs = write_cell(chain, leaves, answers, rulebook.activations)
         made = _with_flow(rulebook, _rule(chain, written, inputs))
