@@ -23,6 +23,7 @@ TORCH = frozenset({
     "torch.cat", "torch.stack", "torch.arange", "torch.zeros", "torch.zeros_like", "torch.ones_like", "torch.exp",
     "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt", "torch.full_like", "torch.log",
     "torch.cartesian_prod", "torch.clamp", "torch.ones", "torch.eye", "torch.finfo", "torch.rsqrt", "torch.randn_like", "torch.fft.fftn", "F.fold", "F.unfold", "F.logsigmoid",
+    "F.adaptive_max_pool1d", "F.adaptive_max_pool2d", "F.adaptive_max_pool3d", "F.affine_grid", "F.grid_sample",
 })  # fmt: skip
 CONSTANTS = frozenset({"torch.float32", "torch.long", "torch.bool", "torch.inf", "torch.pi"})
 METHODS = frozenset({

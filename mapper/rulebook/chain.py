@@ -41,6 +41,7 @@ class ChainWords:
     over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
     dilated: set[str] = field(default_factory=set)  # words of paths of convolutions that are mostly dilated
     weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
+    locating: set[str] = field(default_factory=set)  # words of layers that give an affine transform
     querying: set[str] = field(default_factory=set)  # words of layers that a sequence is compared with
     masking: set[str] = field(default_factory=set)  # words of a last layer that lets the input through
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
@@ -74,6 +75,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "over_channels",
             "dilated",
             "weighing",
+            "locating",
             "querying",
             "masking",
         ):

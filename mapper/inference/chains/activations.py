@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
 
-_NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
+_NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?(e-\d{1,2})?")
 _USUAL = "1"  # where none is said: sin(x), clipped at 1
 
 

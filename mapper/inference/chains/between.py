@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import main_of
-from mapper.inference.chains.convolutions import halved, setting, shuffled
+from mapper.inference.chains.convolutions import CHANNEL, halved, setting, shuffled
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -51,6 +51,7 @@ _OF_LAYERS = (  # facts of a layer itself
 )  # fmt: skip
 _SIDE = " & "
 _NORM = "_norm"  # at the end of words of norms that store nothing
+_GLOBAL = ("global_max", "global_mean")  # of all points, at each of them (1612.00593)
 _LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
 _SEVERAL = 3  # of a sequence, side by side
 _IN_TURN = 3  # activations behind the first one
@@ -96,6 +97,7 @@ class Between:
             False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         )
         self.is_even = False  # whether an arm beside leaves maps as large as they are
+        self.is_one_of_alike = False  # whether an arm beside has the same sizes: how far apart it reads may differ
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
         self.states: dict[
             str, tuple[str, str]
@@ -301,7 +303,7 @@ class Between:
         else:
             add_kept(self, at)
         link = shuffled(self, halved(self, link))
-        found = setting(link, self.answers, is_even=self.is_even)
+        found = setting(link, self.answers, is_even=self.is_even, is_dilated=self.is_one_of_alike)
         step = Fraction(max(found.steps)) if found.steps else None
         self.kept.grow(1 / step if step and link.element.is_transposed else step)
         self.written.arguments[self.roles[at]] = dict(found.arguments)
@@ -458,7 +460,10 @@ class Between:
         return expression
 
     def _activation(self, value: str) -> str:
-        return activation_of(value, self.tables["activation"], self.activations)
+        found = activation_of(value, self.tables["activation"], self.activations)
+        text = self.tables["output"].get(value, "")
+        is_over_channels = not found and CHANNEL in text  # as softmax
+        return text.format(channel=-1 if self.is_sequence else 1) if is_over_channels else found
 
     def following(self, at: int) -> Element:
         """What reads what a layer gives: of several heads the first."""
@@ -503,14 +508,21 @@ class Between:
             self.windows = None
             self.kept.grow(None)
         elif value != "none":
-            pooled(self, link, value)
+            word, _, behind = value.partition("+")  # as mean_2+log
+            pooled(self, link, word)
+            text = self.activated(behind) if behind else "x"
+            if not text:
+                raise self.answers.refuse(leaf, "chain.pooling", value, "no activation behind the pooling")
+            self.say(text)
 
     def poolings(self, at: int) -> tuple[str, ...]:
         """What may stand behind a convolution: where earlier maps are read next to its own, those are made larger, as maps of a row are."""
         listed = self.answers.words.candidates["chain.pooling"]
         is_joined = any(after.joined for after in self.links[at + 1 : at + 2])
         among = (*listed, _LARGER) if is_joined or self.written.has_single_rows else listed
-        return (*_SMOOTH, *among) if is_joined else among
+        is_of_points = all(set(each.element.kernel) <= {1} for each in self.links)
+        among = (*_SMOOTH, *among) if is_joined else among
+        return (*_GLOBAL, *among) if is_joined and is_of_points else among
 
     # ------------------------------------------------------------------------------------------------- the output
     def finish(self) -> None:

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 _BEFORE = "chain.pooling_before"
 _POOLINGS = ("mean_2", "max_2", "mean_3_2_1")  # of what is added to smaller maps
+_EVERY = "max_1_2"  # of these every second place alone, as a widened input mostly has it (1512.03385, option A)
+PADDED = ("padded", "padded_both")  # with zeros for the channels that lack: behind its own, or half of them before
 
 
 def through_branch(between: Between, span: Span) -> str:
     """The expression of it; that of the block's input itself where there is no such layer."""
     text, is_pooled = _smaller(between, span)
+    if span.widened:
+        text = _wider(between, span, text)
     first = len(between.links) + sum(len(head.links) for head in between.heads)
     for link in span.branch:
         role = between.roles[first + between.beside.index(link)]
@@ -42,7 +46,8 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
     elif set(_steps(between, span, axes)) <= {"1", "x"}:
         return between.name, False
     else:
-        value = between.answers.find(first.leaf, _BEFORE, among=_POOLINGS) or ""
+        among = (_EVERY, *_POOLINGS) if span.widened else _POOLINGS
+        value = between.answers.find(first.leaf, _BEFORE, among=among) or ""
     if value in ("", "none"):
         return between.name, False
     kernels = [link.element.kernel for link in between.links if link.element.group == CONVOLUTION]
@@ -52,6 +57,14 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
             first.leaf, _BEFORE, value, f"allowed: {', '.join(_POOLINGS)} and the like"
         )
     return _over(found.expression, between.name), True
+
+
+def _wider(between: Between, span: Span, text: str) -> str:
+    """What a block reads, with channels of zeros for those that it gives more."""
+    is_both = between.answers.find(between.links[span.first].element.leaf, "chain.residual_widened") == PADDED[1]
+    before = span.widened // 2 if is_both else 0
+    sides = ["0"] * 2 * between.links[span.last].after.axes
+    return f"F.pad({text}, ({', '.join([*sides, str(before), str(span.widened - before)])}))"
 
 
 def _steps(between: Between, span: Span, axes: int) -> str:

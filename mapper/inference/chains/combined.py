@@ -15,7 +15,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
-_KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
+_KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, warped, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
 _TURN = "maps and positions do not go together: maps(A) makes maps of positions, positions(A) the other way"
 _DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
@@ -371,7 +371,17 @@ def does_not_read(element: Element, before: Data) -> str:
     return f"{element.name} reads {element.inputs} {what}, and this is {_said(before)}"
 
 
-_OF_SEVERAL = {"max": _largest, "attended": _attended, "then": _one_after_another}
+def _warped(parts: list[Value]) -> Value:
+    """Maps as an affine transform of their places shows them, six numbers of each input (1506.02025)."""
+    if len(parts) != 2 or parts[0].data.form not in (MAPS, START):
+        raise NoReadingError("warped is of maps and six numbers")
+    maps, six = parts
+    maps = replace(maps, data=replace(maps.data, form=MAPS, axes=2))
+    text = f"F.affine_grid({_tight(six)}.unflatten(-1, (2, 3)), {_tight(maps)}.shape, align_corners=False)"
+    return _together(f"F.grid_sample({maps.text}, {text}, align_corners=False)", maps.data, parts)
+
+
+_OF_SEVERAL = {"warped": _warped, "max": _largest, "attended": _attended, "then": _one_after_another}
 
 
 def _said(data: Data) -> str:

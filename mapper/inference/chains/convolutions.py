@@ -39,11 +39,13 @@ class Setting:
         return tuple(window.stride for window in self.windows)
 
 
-def setting(link: Link, answers: Answers, steps: str = "", is_even: bool = False) -> Setting:
+def setting(
+    link: Link, answers: Answers, steps: str = "", is_even: bool = False, is_dilated: bool = False
+) -> Setting:
     """The setting of one convolution. Raises HintError for an answer that it cannot have.
 
     `steps` is the stride that it has for others to add up, where it is beside them; `is_even`: beside it is one that
-    leaves maps as large as they are.
+    leaves maps as large as they are, `is_dilated`: one of the same sizes, which reads places farther apart, maybe.
     """
     element = link.element
     if element.group != CONVOLUTION:
@@ -53,7 +55,7 @@ def setting(link: Link, answers: Answers, steps: str = "", is_even: bool = False
     if element.is_transposed:
         found = _transposed(element, answers)
     else:
-        found = _forward(element, answers, usual, padding)
+        found = _forward(element, answers, usual, padding, is_dilated)
     if link.groups > 1:
         found.arguments["groups"] = str(link.groups)
     return found
@@ -120,23 +122,28 @@ def along(steps: Sequence[tuple[int, ...]], axes: int) -> str:
 
 
 def _forward(
-    element: Element, answers: Answers, usual: Evidence | None = None, padding: Evidence | None = None
+    element: Element,
+    answers: Answers,
+    usual: Evidence | None = None,
+    padding: Evidence | None = None,
+    is_alike: bool = False,
 ) -> Setting:
     is_point = set(element.kernel) == {1}
     leaf = element.leaf
     stride_text = answers.find(leaf, "chain.stride", usual=usual or (_POINT if is_point else None))
     padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else padding)
-    is_dilated = not is_point and any(is_of(part, answers.words.dilated) for part in leaf.place)
+    is_dilated = is_alike or any(is_of(part, answers.words.dilated) for part in leaf.place)
+    is_dilated = is_dilated and not is_point
     dilation_text = answers.find(leaf, "chain.dilation", default=None if is_dilated else _PLAIN)
     dilation = _sizes(answers, element, "chain.dilation", dilation_text or "1")
     if stride_text is None or padding_text is None or dilation_text is None:
         return Setting()
     steps = _sizes(answers, element, "chain.stride", stride_text)
-    is_alike = (
+    is_one = (
         "x" not in stride_text and not is_point
     )  # one number: of the axes along which the kernel reaches
     stride = tuple(
-        1 if extent == 1 and is_alike else step for extent, step in zip(element.kernel, steps, strict=True)
+        1 if extent == 1 and is_one else step for extent, step in zip(element.kernel, steps, strict=True)
     )
     mode = padding_text.rpartition("_")[2] if padding_text.endswith(_MODES) else ""
     pads = _padding(answers, element, padding_text.removesuffix(f"_{mode}"), stride, dilation)

@@ -129,11 +129,13 @@ def fork(between: Between, at: int, link: Link) -> bool:
     between.answers.trail.clear()
     depth = _depth(link)
     names, after = _names(link, depth), []
+    sizes = [_sizes(arm) for arm in link.arms]
     is_even, ends = any(map(_is_even, link.arms)), _ends(between, at, link)
     for name, arm in zip(names, link.arms, strict=True):
         inner = type(between)(arm, [each.role for each in arm], between.answers, between.activations)
         inner.windows, inner.name = deepcopy(between.windows), between.name
         inner.is_sequence, inner.is_even = between.is_sequence, is_even
+        inner.is_one_of_alike = sizes.count(_sizes(arm)) > 1
         _enter(inner, arm[0], depth)
         inner.through()
         for end in ends or ():
@@ -185,6 +187,11 @@ def unpooled(between: Between, at: int) -> tuple[str, str] | None:
     return ("none", "branches of the same folder come next") if is_before else None
 
 
+def _sizes(arm: Sequence[Link]) -> tuple[object, ...]:
+    first = arm[0].element
+    return len(arm), first.outputs, first.kernel
+
+
 def _is_even(arm: Sequence[Link]) -> bool:
     """Whether an arm leaves maps as large as they are: kernels of one place alone."""
     return all(set(link.element.kernel) <= {1} for link in arm)
@@ -197,7 +204,7 @@ def _enter(inner: Between, link: Link, depth: int) -> None:
     is_behind = isinstance(part, tuple) and part != (0,)
     is_called = any(isinstance(part, str) and {"pool", "pooling"} & set(parts(part)) for part in leaf.place)
     if is_behind or is_called:
-        fact, among = "chain.pooling_before", ("max_3_1_1", "mean_3_1_1", "none")
+        fact, among = "chain.pooling_before", ("max_3_1_1", "mean_3_1_1", "global_mean", "none")
         value = inner.answers.find(leaf, fact, among=among)
         if value not in (None, "none"):
             pooled(inner, link, str(value), fact)

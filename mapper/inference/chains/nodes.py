@@ -24,6 +24,7 @@ from mapper.rulebook.chain import ChainWords
 
 _SIDE_BY_SIDE = 4  # that one layer reads
 _FEW, _POOL = 8, 28  # of more than so many no four, and no three
+_AFFINE = 6  # numbers of an affine transform of places
 _LISTED = 8  # of a question
 INPUT, IDS = "inputs", "input_ids"
 _MOST = 100  # for a layer that nothing is known of: it comes last
@@ -97,6 +98,7 @@ class Sources:
                 self.known[node.name] = (found[0], "")
         self._gated()
         self._queried()
+        self._located()
         ask_ends(self)
 
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -421,6 +423,20 @@ class Sources:
                     others = (*self.open.get(name, ()), node.name, base.name)
                     self.open[name] = tuple(dict.fromkeys((found, *others)))[:_LISTED]
                     self.known[name] = (found, "")
+
+    def _located(self) -> None:
+        """Convolutions that would read maps as an affine transform shows them, whose six numbers nobody reads (1506.02025)."""
+        read = {name for text, _ in self.known.values() for name in names_in(text)}
+        for node in self.nodes:
+            is_called = any(is_of(part, self.words.locating) for part in node.first.leaf.place)
+            if node.first.outputs != _AFFINE or node.name in read or not is_called:
+                continue
+            for other in self.nodes:
+                entering = [name for name in self._inputs_of(other) if self.inputs[name] == other.first.inputs]
+                if other.first.group == CONVOLUTION and entering and not self._leads(other.name, node.name):
+                    found = tuple(f"warped({name}, {node.name})" for name in entering)
+                    self.open[other.name] = (*found, *self.open.get(other.name, (self.known[other.name][0],)))
+                    self.known[other.name] = (found[0], "")
 
     def _squeezes(self, node: Node, base: Node) -> bool:
         """Whether layers one after the other lead to fewer numbers and back, as those that weigh channels do."""

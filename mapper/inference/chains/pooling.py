@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
     from mapper.inference.chains.order import Link
 
+WINDOW = "{window}"  # in what is said of some places
 CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 LARGER = ("upsample", "bilinear", "aligned")  # words that make maps larger
 _LINEAR = ("", "linear", "bilinear", "trilinear")  # what torch calls it over so many axes
@@ -34,6 +35,8 @@ def pooling_of(
     value: str, kernels: Sequence[tuple[int, ...]], axes: int, table: Mapping[str, str]
 ) -> Pooling | None:
     """The pooling that a word says; None for none that is known. `kernels` are those of all convolutions."""
+    if value in table and WINDOW not in table[value]:  # over all places, at each of them
+        return Pooling(table[value].format(axes=axes), (), False, 1)
     is_ceiled = value.endswith(CEILED)
     word, *sizes = value.removesuffix(CEILED).split("_")
     found = [numbers(size, axes) for size in sizes]
@@ -59,14 +62,15 @@ def pooled(between: Between, link: Link, value: str, fact: str = "chain.pooling"
     kernels = [each.element.kernel for each in between.links if each.element.group == CONVOLUTION]
     found = pooling_of(value, kernels, link.after.axes, between.tables["pooling"])
     if found is None:
-        known = ", ".join(f"{name}_2" for name in between.tables["pooling"])
+        table = between.tables["pooling"].items()
+        known = ", ".join(f"{name}_2" if WINDOW in text else name for name, text in table)
         allowed = f"allowed: none, {known}, max_3_2, max_2x1 and the like"
         raise between.answers.refuse(link.element.leaf, fact, value, allowed)
     between.say(found.expression)
     between.kept.grow(Fraction(1, found.factor) if found.is_larger else Fraction(found.factor))
     if found.is_larger:
         between.windows = None
-    else:
+    elif found.windows:
         between.add_windows(list(found.windows))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from mapper.architecture import Place
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.order import MAPS, START, Data, Link, follow
@@ -29,6 +30,7 @@ class Span:
     last: int
     is_block: bool  # a numbered folder with several layers; else one layer alone
     branch: tuple[Link, ...] = ()  # what its input goes through before it is added
+    widened: int = 0  # how many channels it gives more than it reads, which padding alone may add to its input
 
 
 Home = tuple[str | tuple[int, ...], ...]  # the folder of a block
@@ -104,10 +106,27 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
         if folder[:1] == (_RUN,):
             found += _in_run(links, mains)
         elif folder and len(mains) > 1:
-            found += [Span(numbers[0], numbers[-1], True)] * _is_even(links[numbers[0]], links[numbers[-1]])
+            first, last = links[numbers[0]], links[numbers[-1]]
+            found += [Span(numbers[0], numbers[-1], True)] * _is_even(first, last)
+            if not _is_even(first, last) and len(folder) > 1:
+                found += [Span(numbers[0], numbers[-1], True, (), more)] if (more := _widened(first, last)) else []
         else:
             found += [Span(at, end_of(links, at), False) for at in mains if _is_alone(links[at])]
-    return found
+    even = {_names(links, span) for span in found if span.is_block and not span.widened and not span.branch}
+    return [span for span in found if not span.widened or (_names(links, span) in even and not known)]
+
+
+def _widened(first: Link, last: Link) -> int:
+    """How many channels a block gives more than it reads, all of them maps."""
+    is_plain = first.before.form == last.after.form == MAPS and not first.joined
+    return max(last.after.width - first.before.width, 0) if is_plain else 0
+
+
+def _names(links: Sequence[Link], span: Span) -> tuple[str, ...]:
+    """What the layers of a block are called, but for its own number: those of blocks alike have the same."""
+    depth = len(block_of(links[span.first].element))
+    places = (links[at].element.leaf.place[depth:] for at in range(span.first, span.last + 1))
+    return tuple(str(Place(place)) for place in places)
 
 
 def _in_run(links: Sequence[Link], mains: list[int]) -> list[Span]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.branch import through_branch
+from mapper.inference.chains.branch import PADDED, through_branch
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.order import MAPS, Link
 from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, Span, block_of, end_of, is_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BLOCK, LONG, BRANCH = "chain.residual", "chain.long_skip", "chain.residual_branch"
 BRANCHES = ("input", "activated")
+WIDENED = "chain.residual_widened"
 _NONE, _SUM = "none", "added"
 _FACTOR = re.compile(
     r"\d{1,3}(\.\d{1,6})?"
@@ -63,6 +64,8 @@ def keep(between: Between, at: int, link: Link) -> None:
         raise answers.refuse(
             leaf, BLOCK, value, f"allowed: {', '.join(among)}, and {ADDED[0]}*0.1 with a factor"
         )
+    if span.widened and word in (*ADDED, FIRST) and not _is_padded(between, span):
+        return
     if value != _NONE:
         _keep_long(between, at)
     if word in (*ADDED, FIRST):
@@ -74,6 +77,15 @@ def keep(between: Between, at: int, link: Link) -> None:
         between.add(f"residual = {kept}")
     if word == FIRST and (activation := between.activation(at)) not in (None, _NONE):
         between.say(between.activated(str(activation)))
+
+
+def _is_padded(between: Between, span: Span) -> bool:
+    """Whether a block that gives more channels than it reads has a sum at its end; noted with how its input becomes as wide."""
+    leaf = between.links[span.first].element.leaf
+    value = between.answers.find(leaf, WIDENED, among=(_NONE, *PADDED))
+    if value not in (None, _NONE, *PADDED):
+        raise between.answers.refuse(leaf, WIDENED, str(value), f"allowed: {_NONE}, {', '.join(PADDED)}")
+    return value in PADDED
 
 
 def _reads_later(between: Between, at: int, span: Span) -> bool:
