@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
 
@@ -235,7 +235,16 @@ class Sources:
             return dense
         side = self._side_by_side(node, free)
         found = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=False)]
-        return tuple([*side, *found] or self._beside_an_input(node, free))
+        is_pooled = any("mean(" in text for text in side)  # rarer than all places of some maps in one row
+        whole = self._in_one_row(node, free) if is_pooled else []
+        found = [*whole, *side, *(text for text in found if text not in whole)]
+        return tuple(found or self._beside_an_input(node, free))
+
+    def _in_one_row(self, node: Node, free: Sequence[Node]) -> list[str]:
+        """Maps behind which no number has another layer, of which a linear layer may read a square of places."""
+        read = {before.name for one in self.nodes if (before := self._numbered_before(one))}
+        maps = [one for one in free if one.gives.form == MAPS and one.name not in read and node.first.group == LINEAR]
+        return [one.name for one in maps if Element.places_in(replace(one.first, inputs=one.gives.width), node.first.inputs) > 1]
 
     def _halves(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
         """What the layer before by its number or its block gives, where that is twice what this one reads: a gate, or a mean and a spread."""
