@@ -18,6 +18,7 @@ _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
 _KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, warped, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
 _TURN = "maps and positions do not go together: maps(A) makes maps of positions, positions(A) the other way"
 _DEEPEST = 40  # parentheses within parentheses
+EACH = "each"  # of a row of characters for each word: a vector at each position of the words
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
 _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
@@ -225,6 +226,8 @@ def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | 
     found = functions(word, replace(inner, text=_tight(inner)))
     if found is None:
         return None
+    if word == EACH:
+        return found, Data(ROWS, inner.data.width, is_sequence=True)
     if word in _SEQUENCES:  # as wide as whoever reads them says
         return found, Data(ROWS, 0, is_sequence=True)
     return found, Data(ROWS, inner.data.width) if word in _VECTORS else inner.data

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FACT = "chain.joined"
 _READ = re.compile(r"\bkept_(\d+)\b")
+_CUT = "_cropped"  # of the earlier maps their middle, as large as the later ones (1505.04597)
 ADDED, _NONE = "added", "none"
 ORDERS = {"earlier_first": "torch.cat(({kept}, x), dim=1)", "later_first": "torch.cat((x, {kept}), dim=1)"}
 
@@ -51,7 +52,9 @@ class Kept:
         """The statement that puts kept maps beside x before this layer; None where nobody says on which side."""
         link = self.links[at]
         fitting = self._fitting(at, link.joined)
-        order = answers.find(link.element.leaf, FACT, among=tuple(ORDERS))
+        is_cut = answers.told("chain.padding") == "0"  # each convolution leaves fewer places: earlier maps are larger
+        among = tuple(f"{one}{_CUT}" for one in ORDERS) if is_cut else tuple(ORDERS)
+        order = answers.find(link.element.leaf, FACT, among=among)
         if not fitting:
             why = f"no {link.joined} channels of an earlier layer are as large as what {link.element.name} reads"
             raise HintError(
@@ -60,9 +63,14 @@ class Kept:
         self.read.append(fitting[0])
         if order is None:
             return None
-        if order not in ORDERS:
-            raise answers.refuse(link.element.leaf, FACT, order, f"allowed: {', '.join(ORDERS)}")
-        return ORDERS[order].format(kept=f"kept_{len(self.read)}")
+        plain = order.removesuffix(_CUT)
+        if plain not in ORDERS:
+            raise answers.refuse(link.element.leaf, FACT, order, f"allowed: {', '.join((*ORDERS, *among))}")
+        kept = f"kept_{len(self.read)}"
+        if plain != order:
+            axes = range(2, 2 + link.before.axes)
+            kept += "".join(f".narrow({at}, ({kept}.shape[{at}] - x.shape[{at}]) // 2, x.shape[{at}])" for at in axes)
+        return ORDERS[plain].format(kept=kept)
 
     def add(self, at: int, answers: Answers) -> tuple[str, str]:
         """The sum of x and kept maps before this layer, and the activation behind it: asked where maps have become larger (1707.03718).

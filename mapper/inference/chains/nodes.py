@@ -16,7 +16,7 @@ from mapper.inference.chains.elements import (
     RECURRENT,
     Element,
 )
-from mapper.inference.chains.ends import ask_ends
+from mapper.inference.chains.ends import ask_ends, origins
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
@@ -343,8 +343,30 @@ class Sources:
             for names in combinations(sorted(pool, key=natural), count):
                 is_right = sum(pool[name] for name in names) == node.first.inputs
                 if is_right and (before is None or before.name not in pool or before.name in names):
-                    found += [" & ".join(self._as_rows(order)) for order in permutations(names)]
+                    orders = list(permutations(names))
+                    found += [" & ".join(self._of_words(order)) for order in orders if self._has_words(order)]
+                    found += [" & ".join(self._as_rows(order)) for order in orders]
         return found
+
+    def _has_words(self, names: Sequence[str]) -> bool:
+        """Whether a table stands beside what layers make of another one: characters of each word, maybe (1603.01360)."""
+        nodes = [self.by_name[name] for name in names if name in self.by_name]
+        tables = [node for node in nodes if node.first.group == EMBEDDING]
+        return 0 < len(tables) < len(nodes) == len(names) and len(self._tables_of(nodes)) > len(tables)
+
+    def _tables_of(self, nodes: Sequence[Node]) -> set[str]:
+        """The tables that layers come of."""
+        reads = self.reads()
+        every = {name for node in nodes for name in origins([node.name], reads)}
+        return {name for name in every if name in self.by_name and self.by_name[name].first.group == EMBEDDING}
+
+    def _of_words(self, names: Sequence[str]) -> Iterator[str]:
+        """The same, each but a table as a vector for each word."""
+        for name in names:
+            first = self.by_name[name].first
+            last = "final_states" if first.is_bidirectional else "last"
+            word = "max" if first.group == CONVOLUTION else last
+            yield name if first.group == EMBEDDING else f"each({word}({name}))"
 
     def _as_rows(self, names: Sequence[str]) -> Sequence[str]:
         """Names side by side; of maps beside vectors their means."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
-from mapper.inference.chains.combined import NoReadingError, Reader, Value, does_not_read, in_positions
+from mapper.inference.chains.combined import EACH, NoReadingError, Reader, Value, does_not_read, in_positions
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element, roles_by_number
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
@@ -101,6 +101,16 @@ def _counted(name: str) -> int:
     """Inputs that are told apart by a number alone stand in its order: `inputs`, `inputs_2`."""
     number = name.removeprefix(f"{INPUT}_")
     return int(number[:6]) if number != name and number.isdecimal() else 1
+
+
+def _inside(text: str) -> str:
+    """What stands before the parenthesis that closes one that was opened before it."""
+    depth = 1
+    for at, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if not depth:
+            return text[:at]
+    return text
 
 
 @dataclass
@@ -218,6 +228,7 @@ class Weaving:
             for source in names_in(text):
                 self.readers.setdefault(source, []).append(name)
         self.texts = reads
+        self.rows = set(self._rows([*reads.values(), told]))
         self.begins = states_of(self.nodes, reads, self.answers)
         runs = self._runs(reads)
         self.called = [node for run in runs for node in run.nodes]
@@ -228,6 +239,18 @@ class Weaving:
             self._write(between, run, ends)
         between.written.problems += unread(self.bare, [*reads.values(), told], self.answers, self._leaves)
         self._finish(between, ends)
+
+    def entries(self, names: Iterable[str]) -> Iterator[str]:
+        """The inputs that layers, and what they give, come of."""
+        for name in names:
+            if name in self.by_name:
+                yield from self._entries(self.by_name[name])
+
+    def _rows(self, texts: Iterable[str]) -> Iterator[str]:
+        """Inputs with a row of characters for each word: what an expression reads of each."""
+        for text in texts:
+            for found in re.finditer(rf"\b{EACH}\((.*)", text):
+                yield from self.entries(names_in(_inside(found[1])))
 
     def _refuse_idle(self, ends: Sequence[Node]) -> None:
         """Raises HintError for a layer that nobody reads and that is no output: something was not said."""
@@ -280,6 +303,8 @@ class Weaving:
     def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
         first, last = run.nodes[0], run.nodes[-1]
         value = in_positions(self._value(self.texts[first.name], first), first.first)
+        if value.text in self.rows:
+            value = replace(value, text=f"{value.text}.flatten(0, 1)", is_name=False)
         links = self._links(run, value)
         inner = Between(
             links, [self.roles[id(link.element)] for link in links], self.answers, self.activations
@@ -412,6 +437,9 @@ class Weaving:
     def _function(self, word: str, value: Value) -> str | None:
         """A word of a table as a function: an activation, a reduction, a pooling."""
         tables, axes = self.answers.words.tables, value.data.axes
+        if word == EACH:
+            ids = next((name for name in self.entries(value.sources) if name in self.rows), "")
+            return f"{value.text}.unflatten(0, {ids}.shape[:2])" if ids else None
         if activation := activation_of(word, tables["activation"], self.activations):
             return re.sub(r"\bx\b", value.text, activation)
         table = tables["reduction"] if value.data.form == MAPS else tables["positions"]
@@ -496,6 +524,8 @@ class Weaving:
 
     def _input(self, name: str, node: Node) -> dict[str, Any]:
         if node.first.group == EMBEDDING:
+            if name in self.rows:
+                return {"shape": ["batch", "length", "characters"], "dtype": "int64"}
             columns = sum(f"column({name}," in text for text in self.texts.values())
             return {"shape": ["batch", columns or "length"], "dtype": "int64"}
         width = self.sources.inputs.get(name, node.first.inputs)
