@@ -29,7 +29,7 @@ def bare_values(leaves: Sequence[Leaf], roles: Iterator[str]) -> dict[str, Value
 def _value(leaf: Leaf, role: str) -> Value:
     shape = next(iter(leaf.tensors.values())).shape
     rows = shape[-2] if len(shape) > 1 else 0
-    return Value(role, Data(ROWS, shape[-1] if shape else 1), (leaf.place.first(),), is_stored=True, rows=rows)
+    return Value(role, Data(ROWS, shape[-1] if shape else 1), (leaf.place.first(),), rows=rows)
 
 
 def unread(

@@ -42,7 +42,6 @@ class Value:
     bare: frozenset[str] = frozenset()  # of these those that stand alone in an activation
     is_name: bool = False  # whether it is one of them and nothing else
     is_tight: bool = True  # whether nothing around it tears it apart
-    is_stored: bool = False  # whether it is a tensor of no layer, which is the same for every input
     rows: int = 0  # how many positions there are, where something shows it
 
 
@@ -179,7 +178,7 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
     if word == "softmax":
         return f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})", data
     if word == "sum":
-        return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
+        return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width, is_single=True)
     if word == "maps" and data.form == ROWS and data.axes < 2:
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "positions" and data.form == MAPS and data.axes < 2:
@@ -220,7 +219,7 @@ def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | 
     if word == "abs":
         return f"{_tight(inner)}.abs()", inner.data
     if word == "repeated":  # a vector, at each position of what stands beside it
-        return inner.text, Data(ROWS, inner.data.width)
+        return inner.text, Data(ROWS, inner.data.width, is_single=True)
     if word == "total":  # of all numbers of each
         return f"{_tight(inner)}.sum(dim=-1, keepdim=True)", replace(inner.data, width=1)
     found = functions(word, replace(inner, text=_tight(inner)))
@@ -230,7 +229,7 @@ def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | 
         return found, Data(ROWS, inner.data.width, is_sequence=True)
     if word in _SEQUENCES:  # as wide as whoever reads them says
         return found, Data(ROWS, 0, is_sequence=True)
-    return found, Data(ROWS, inner.data.width) if word in _VECTORS else inner.data
+    return found, Data(ROWS, inner.data.width, is_single=True) if word in _VECTORS else inner.data
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -258,7 +257,7 @@ def _beside(parts: list[Value]) -> Value:
 
 
 def _everywhere(parts: list[Value]) -> list[Value]:
-    """Values side by side, a vector at each place of the maps or positions beside it; rows of a table may be positions."""
+    """Values side by side, a vector at each place of the maps or positions beside it."""
     long = next((part for part in parts if part.data.form == MAPS or part.data.is_sequence), None)
     if long is None:
         return parts
@@ -268,7 +267,7 @@ def _everywhere(parts: list[Value]) -> list[Value]:
     ends = ", ".join([*(["-1"] if axes else []), *sizes])
     return [
         replace(part, text=f"{_tight(part)}[{index}].expand(-1, {ends})")
-        if part.data.form == ROWS and not (part.data.is_sequence or part.data.is_table)
+        if part.data.is_single or (axes and part.data.form == ROWS)
         else part
         for part in parts
     ]
@@ -345,8 +344,7 @@ def _spread(value: Value, wide: Value, sign: str) -> str:
     text = value.text if value.is_tight or sign == "+" else f"({value.text})"
     if wide.data.form == MAPS and value.data.form == ROWS:
         return f"{text}[..., {', '.join(['None'] * wide.data.axes)}]"
-    is_vector = value.data.form == ROWS and not (value.data.is_sequence or value.data.is_table or value.is_stored)
-    if wide.data.is_sequence and is_vector:
+    if wide.data.is_sequence and value.data.is_single:
         return f"{text}[:, None]"
     return text
 

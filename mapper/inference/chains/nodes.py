@@ -19,7 +19,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.ends import ask_ends, origins
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
-from mapper.inference.chains.residuals import is_of
+from mapper.inference.chains.residuals import is_called, is_of
 from mapper.rulebook.chain import ChainWords
 
 _SIDE_BY_SIDE = 4  # that one layer reads
@@ -445,8 +445,7 @@ class Sources:
         """What reads a layer that is called a query may read what that finds in the sequence that it comes of (1409.0473)."""
         for node in self.nodes:
             base = self.by_name.get(_plain(self.known[node.name][0]))
-            is_called = any(is_of(part, self.words.querying) for part in node.first.leaf.place)
-            if is_called and base is not None and base.gives.is_sequence:
+            if is_called(node.first.leaf.place, self.words.querying) and base is not None and base.gives.is_sequence:
                 found = f"sum(softmax(dot({base.name}, {node.name})) * {base.name})"
                 self.open[node.name] = (f"last({base.name})", base.name)
                 readers = [name for name, (text, _) in self.known.items() if text in (base.name, node.name)]
@@ -459,8 +458,8 @@ class Sources:
         """Convolutions that would read maps as an affine transform shows them, whose six numbers nobody reads (1506.02025)."""
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         for node in self.nodes:
-            is_called = any(is_of(part, self.words.locating) for part in node.first.leaf.place)
-            if node.first.outputs != _AFFINE or node.name in read or not is_called:
+            is_affine = node.first.outputs == _AFFINE and node.name not in read
+            if not (is_affine and any(is_of(part, self.words.locating) for part in node.first.leaf.place)):
                 continue
             for other in self.nodes:
                 entering = [name for name in self._inputs_of(other) if self.inputs[name] == other.first.inputs]

@@ -52,6 +52,7 @@ class Data:
     width: int = 0  # channels or features
     axes: int = 0  # extents behind the channels
     is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
+    is_single: bool = False  # of ROWS: whether there surely is none
     is_table: bool = False  # of ROWS: whether an embedding gives them
     is_recurrent: bool = False  # of ROWS: whether a recurrent layer does
     is_widened: bool = False  # of ROWS: whether the layer that gives them reads fewer features
@@ -93,7 +94,9 @@ def _embedding(before: Data, element: Element) -> Link | None:
 
 def _linear(before: Data, element: Element) -> Link | None:
     is_widened = element.outputs > element.inputs
-    after = Data(ROWS, element.outputs, is_sequence=before.is_sequence, is_widened=is_widened)
+    after = Data(
+        ROWS, element.outputs, is_sequence=before.is_sequence, is_single=before.is_single, is_widened=is_widened
+    )
     if before.form == START or (before.form == ROWS and before.width == element.inputs):
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:

@@ -35,7 +35,7 @@ from mapper.inference.chains.inputs import LAST
 from mapper.inference.chains.lookup import with_tables
 from mapper.inference.chains.nodes import names_in
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
-from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
+from mapper.inference.chains.residuals import Span, apart, branches_of, is_called, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
 from mapper.inference.chains.stored import as_the_others, ask_stored
@@ -245,7 +245,7 @@ def _in_line(
 def _is_queried(order: Order, words: ChainWords) -> bool:
     """Whether a layer behind a sequence is called a query: what is compared with it may be read next."""
     linear = (link for link in order.links if link.element.group == LINEAR and link.before.is_sequence)
-    return any(is_of(part, words.querying) for link in linear for part in link.element.leaf.place)
+    return any(is_called(link.element.leaf.place, words.querying) for link in linear)
 
 
 def _is_weighing(head: Head, words: ChainWords) -> bool:

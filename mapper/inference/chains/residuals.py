@@ -57,6 +57,11 @@ def is_of(part: str | tuple[int, ...], words: Container[str]) -> bool:
     return isinstance(part, str) and any(word in words for word in parts(part))
 
 
+def is_called(place: Sequence[str | tuple[int, ...]], words: Container[str]) -> bool:
+    """Whether a folder is one of these words, or the last word of a path has one of them in it."""
+    return any(part in words for part in place) or is_of(place[-1], words)
+
+
 def branches_of(links: Sequence[Link], beside: Mapping[Home, Sequence[Element]]) -> list[Span] | None:
     """The blocks whose input goes through layers of its own; None where some do not fit around the others."""
     found: list[Span] = []

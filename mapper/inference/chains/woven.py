@@ -15,7 +15,15 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import EACH, NoReadingError, Reader, Value, does_not_read, in_positions
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element, roles_by_number
+from mapper.inference.chains.elements import (
+    CONVOLUTION,
+    EMBEDDING,
+    LINEAR,
+    NORM,
+    RECURRENT,
+    Element,
+    roles_by_number,
+)
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
@@ -328,7 +336,9 @@ class Weaving:
             last.first.group == EMBEDDING and sum(node.first.group == EMBEDDING for node in self.nodes) > 1
         )
         is_sequence = inner.is_sequence and links[-1].after.form != MAPS and not is_row
-        data = replace(links[-1].after, is_sequence=is_sequence)
+        is_reduced = any(node.first.group not in (LINEAR, NORM) for node in run.nodes) and not is_row
+        is_single = links[-1].after.form == ROWS and not is_sequence and (is_reduced or value.data.is_single)
+        data = replace(links[-1].after, is_sequence=is_sequence, is_single=is_single)
         self.known[last.name] = Value(run.variable, data, (last.name,), is_name=True)
         self.windows[last.name] = inner.windows
 
