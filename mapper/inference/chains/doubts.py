@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.elements import LINEAR, Element
+from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
 from mapper.inference.chains.naming import (
     DECODER,
     ENCODER,
@@ -67,6 +67,32 @@ def is_parallel(links: Sequence[Link]) -> bool:
         other.groups > 1 and other.element.inputs > 1 and sizes_of(one.element) == sizes_of(other.element)
         for one, other in pairwise(mains)
     )
+
+
+def in_lists_alike(elements: Sequence[Element]) -> set[int]:
+    """Square linear layers of lists of the same length side by side: one layer of each may read the same (1505.00387)."""
+    lists: dict[tuple[object, ...], list[Element]] = {}
+    for element in elements:
+        if element.group == LINEAR and element.leaf.place.is_element and element.inputs == element.outputs:
+            lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
+    alike: dict[tuple[object, ...], list[list[Element]]] = {}
+    for home, found in lists.items():
+        alike.setdefault((home[:-1], len(found), *map(sizes_of, found)), []).append(found)
+    found = [one for group in alike.values() if len(group) > 1 for one in group]
+    return {id(element) for one in (*found, *_banks(elements)) for element in one}
+
+
+def _banks(elements: Sequence[Element]) -> Iterator[list[Element]]:
+    """Lists of convolutions of other kernels each, as wide as they are long: another layer reads all of them together (1703.10135)."""
+    lists: dict[tuple[object, ...], list[Element]] = {}
+    for element in elements:
+        if element.group == CONVOLUTION and element.leaf.place.is_element and element.inputs == element.outputs:
+            lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
+    read = {element.inputs for element in elements} - {element.outputs for element in elements}
+    for found in lists.values():
+        is_read = sum(element.outputs for element in found) in read
+        if is_read and len({element.kernel for element in found}) == len(found) > 1:
+            yield found
 
 
 def sizes_of(element: Element) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
 
+from mapper.inference.chains.doubts import in_lists_alike
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -76,6 +77,8 @@ class Sources:
 
     def __post_init__(self) -> None:
         self.apart = self.words.apart
+        alike = in_lists_alike([node.first for node in self.nodes])
+        self.alike = {node.name for node in self.nodes if id(node.first) in alike}
         self.by_name = {node.name: node for node in self.nodes}
 
     # ---------------------------------------------------------------------------------------------- looking
@@ -164,6 +167,8 @@ class Sources:
     def _decide(self, node: Node) -> bool:
         """Whether sizes and names show what it reads."""
         found = self.candidates(node)
+        if node.name in self.alike:
+            return False
         if len(found) == 1 and _plain(found[0]) in self.by_name and not self._enters(node):
             self.known[node.name] = (found[0], "nothing else gives what it reads")
         elif near := self._nearest(node, found):
@@ -176,6 +181,8 @@ class Sources:
 
     def _number(self, node: Node) -> bool:
         """Whether numbers show what it reads: those of layers, or those of blocks in one list."""
+        if node.name in self.alike:
+            return False
         found = self.candidates(node)
         for before in filter(None, (self._numbered_before(node), self._block_before(node))):
             if before.name in found:

@@ -19,9 +19,10 @@ def nodes_of(elements: Sequence[Element], told: Container[str] = ()) -> list[Nod
     mains = [element for element in elements if element.is_main]
     before: dict[int, list[Element]] = {id(main): [] for main in mains}
     behind: dict[int, list[Element]] = {id(main): [] for main in mains}
+    norms = [element for element in elements if element.group == NORM]
     alone: list[Node] = []
     for element in (one for one in elements if not one.is_main):
-        main, follower = _owner(element, mains), _follower(element, mains)
+        main, follower = _owner(element, mains, norms), _follower(element, mains)
         if element.name in told:
             alone.append(Node((element,)))
         elif main is not None:
@@ -36,7 +37,7 @@ def nodes_of(elements: Sequence[Element], told: Container[str] = ()) -> list[Nod
     return nodes if 2 <= len(nodes) <= NODES else None
 
 
-def _owner(element: Element, mains: Sequence[Element]) -> Element | None:
+def _owner(element: Element, mains: Sequence[Element], norms: Sequence[Element]) -> Element | None:
     """The layer that a norm or slopes stand behind: in the same list, by the same number, or the only one so wide."""
     fit = [
         main
@@ -46,6 +47,8 @@ def _owner(element: Element, mains: Sequence[Element]) -> Element | None:
     place = element.leaf.place
     if place.is_element:
         listed = [main for main in _within(element, fit) if natural(main.name) < natural(element.name)]
+        if not _within(element, mains):
+            return _in_list_beside(element, mains, norms)
         return max(listed, key=lambda main: natural(main.name)) if listed else None
     numbers = number_of(element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
@@ -54,6 +57,17 @@ def _owner(element: Element, mains: Sequence[Element]) -> Element | None:
         if len(found) == 1:
             return found[0]
     return None
+
+
+def _in_list_beside(element: Element, mains: Sequence[Element], norms: Sequence[Element]) -> Element | None:
+    """The layer with the number of a norm that stands in a list of norms, in the only list of as many layers as wide."""
+    place = element.leaf.place
+    own = {one.leaf.place[-1]: one.outputs for one in norms if one.leaf.place[:-1] == place[:-1]}
+    lists: dict[object, dict[object, Element]] = {}
+    for main in (one for one in mains if one.leaf.place.is_element):
+        lists.setdefault(main.leaf.place[:-1], {})[main.leaf.place[-1]] = main
+    fit = [found for found in lists.values() if {at: one.outputs for at, one in found.items()} == own]
+    return fit[0][place[-1]] if len(fit) == 1 else None
 
 
 def _follower(element: Element, mains: Sequence[Element]) -> Element | None:

@@ -17,7 +17,7 @@ from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.cells import LSTM_NOTE, Cell, cell_of, has_gates, write_cell
 from mapper.inference.chains.combined import NoReadingError
-from mapper.inference.chains.doubts import begins_anew, is_parallel
+from mapper.inference.chains.doubts import begins_anew, in_lists_alike, is_parallel
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -231,6 +231,8 @@ def _in_line(
     keeps_order: bool,
 ) -> Chain | None:
     """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
+    if in_lists_alike(elements):
+        return None
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words, keeps_order)
     if found and (any(_is_weighing(head, words) for head in found.heads) or _is_queried(found, words)):
