@@ -15,7 +15,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
-_KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, warped, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
+_KNOWN = "there are activations, softmax, sum, mean, max, last, first, total, dot, attended, then, nearest, warped, flatten, transposed, stacked_2, repeated, maps, positions, squeezed, max_2 and the like"
 _TURN = "maps and positions do not go together: maps(A) makes maps of positions, positions(A) the other way"
 _DEEPEST = 40  # parentheses within parentheses
 EACH = "each"  # of a row of characters for each word: a vector at each position of the words
@@ -141,6 +141,9 @@ class Reader:
         if word == "column" and self.takes(","):
             number = self.one()
             self.close()
+            if inner.data.form == ROWS:  # of features, which stay an axis
+                text = f"{_tight(inner)}.narrow(-1, {number.text}, 1)"
+                return replace(inner, text=text, data=replace(inner.data, width=1), is_name=False, is_tight=True)
             return replace(inner, text=f"{inner.text}[..., {number.text}]", is_name=False)
         others = []
         while word in _OF_SEVERAL and self.takes(","):
@@ -372,6 +375,18 @@ def does_not_read(element: Element, before: Data) -> str:
     return f"{element.name} reads {element.inputs} {what}, and this is {_said(before)}"
 
 
+def _nearest(parts: list[Value]) -> Value:
+    """Of each position or place the row of a table that is closest to it (1711.00937)."""
+    if len(parts) != 2 or not parts[1].rows or parts[0].data.width != parts[1].data.width:
+        raise NoReadingError("nearest is of maps or positions, and a table as wide as they are")
+    data, text = parts[0].data, _tight(parts[0])
+    if data.form != MAPS:
+        return _together(f"nearest_codes({text}, {parts[1].text})[1]", data, parts)
+    sizes = ", ".join(f"{text}.shape[{axis}]" for axis in range(2, 2 + data.axes))
+    found = f"nearest_codes({text}.flatten(2).transpose(1, 2), {parts[1].text})[1]"
+    return _together(f"{found}.transpose(1, 2).unflatten(2, ({sizes}{',' if data.axes == 1 else ''}))", data, parts)
+
+
 def _warped(parts: list[Value]) -> Value:
     """Maps as an affine transform of their places shows them, six numbers of each input (1506.02025)."""
     if len(parts) != 2 or parts[0].data.form not in (MAPS, START):
@@ -382,7 +397,7 @@ def _warped(parts: list[Value]) -> Value:
     return _together(f"F.grid_sample({maps.text}, {text}, align_corners=False)", maps.data, parts)
 
 
-_OF_SEVERAL = {"warped": _warped, "max": _largest, "attended": _attended, "then": _one_after_another}
+_OF_SEVERAL = {"warped": _warped, "nearest": _nearest, "max": _largest, "attended": _attended, "then": _one_after_another}
 
 
 def _said(data: Data) -> str:

@@ -102,6 +102,7 @@ class Sources:
         self._gated()
         self._queried()
         self._located()
+        self._coded()
         ask_ends(self)
 
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -460,6 +461,19 @@ class Sources:
                     others = (*self.open.get(name, ()), node.name, base.name)
                     self.open[name] = tuple(dict.fromkeys((found, *others)))[:_LISTED]
                     self.known[name] = (found, "")
+
+    def _coded(self) -> None:
+        """Who reads what is as wide as a table that nobody reads may read its closest rows: a codebook (1711.00937)."""
+        read = {name for text, _ in self.known.values() for name in names_in(text)}
+        read |= {name for texts in self.open.values() for text in texts for name in names_in(text)}
+        for table in (node for node in self.nodes if node.gives.is_table and node.name not in read):
+            for node in (one for one in self.nodes if one is not table):
+                text = self.known[node.name][0]
+                base = self.by_name.get(text)
+                if base is not None and base.gives.width == table.gives.width and base.first.group == CONVOLUTION:
+                    found = f"nearest({text}, {table.name})"
+                    self.open[node.name] = (found, *self.open.get(node.name, (text,)))
+                    self.known[node.name] = (found, "")
 
     def _located(self) -> None:
         """Convolutions that would read maps as an affine transform shows them, whose six numbers nobody reads (1506.02025)."""

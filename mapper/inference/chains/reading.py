@@ -276,6 +276,8 @@ def _is_other(block: Block) -> bool:
             for leaf in block.leaves()
         )
     is_attention = block.kind == "attention"
+    if block.kind == "moe" and all(leaf.kind == "Linear" for leaf in block.leaves()):
+        return False
     return block.kind in _OTHER and not (
         is_attention and (_is_one_map(block) or _is_gate(block) or _is_of_maps(block))
     )

@@ -237,6 +237,7 @@ class Weaving:
                 self.readers.setdefault(source, []).append(name)
         self.texts = reads
         self.rows = set(self._rows([*reads.values(), told]))
+        self._take_codes([*reads.values(), told])
         self.begins = states_of(self.nodes, reads, self.answers)
         runs = self._runs(reads)
         self.called = [node for run in runs for node in run.nodes]
@@ -253,6 +254,17 @@ class Weaving:
         for name in names:
             if name in self.by_name:
                 yield from self._entries(self.by_name[name])
+
+    def _take_codes(self, texts: Iterable[str]) -> None:
+        """Tables whose rows are looked for, and not called with numbers: no layers."""
+        named = {found[1] for text in texts for found in re.finditer(r"\bnearest\(.*?,\s*([\w.]+)\)", text)}
+        for node in [node for node in self.nodes if node.first.group == EMBEDDING and node.name in named]:
+            data = Data(ROWS, node.first.outputs)
+            text = f"{self.roles[id(node.first)]}.weight"
+            self.known[node.name] = Value(text, data, (node.name,), rows=node.first.inputs)
+            self.bare[node.name] = self.known[node.name]
+            self.nodes.remove(node)
+            del self.by_name[node.name], self.texts[node.name]
 
     def _rows(self, texts: Iterable[str]) -> Iterator[str]:
         """Inputs with a row of characters for each word: what an expression reads of each."""
