@@ -81,7 +81,7 @@ CASES = {
         recognizer,
         {
             **RELU, **PLAIN, "chain.padding": "same", "chain.pooling": "max_2", "chain.activation_before_norm": False,
-            "norm.eps": 1e-5, "chain.positions": "all", "chain.output": "log_softmax",
+            "norm.eps": 1e-5, "chain.positions": "all", "chain.output": "log_softmax", "chain.reduction": "columns",
         },
     ),
     "finder": (

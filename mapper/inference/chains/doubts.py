@@ -73,8 +73,9 @@ def in_lists_alike(elements: Sequence[Element]) -> set[int]:
     """Square linear layers of lists of the same length side by side: one layer of each may read the same (1505.00387)."""
     lists: dict[tuple[object, ...], list[Element]] = {}
     for element in elements:
-        if element.group == LINEAR and element.leaf.place.is_element and element.inputs == element.outputs:
+        if element.group == LINEAR and element.leaf.place.is_element:
             lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
+    lists = {home: found for home, found in lists.items() if all(one.inputs == one.outputs for one in found)}
     alike: dict[tuple[object, ...], list[list[Element]]] = {}
     for home, found in lists.items():
         alike.setdefault((home[:-1], len(found), *map(sizes_of, found)), []).append(found)

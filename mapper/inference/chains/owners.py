@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
+from operator import ne
 
 from mapper.inference.chains.elements import NORM, Element, shared_folders
 from mapper.inference.chains.naming import natural, number_of
@@ -53,10 +55,17 @@ def _owner(element: Element, mains: Sequence[Element], norms: Sequence[Element])
     numbers = number_of(element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
     same = [main for main in folder if number_of(main.name) == numbers]
-    for found in (same, folder, _nearest(element, fit), fit):
+    called = [main for main in same if _differ_in_kind(element.name, main.name)]
+    for found in (same, called, folder, _nearest(element, fit), fit):
         if len(found) == 1:
             return found[0]
     return None
+
+
+def _differ_in_kind(one: str, other: str) -> bool:
+    """Whether names differ in one word: `bn_block0_branch2a` is of `conv_block0_branch2a`."""
+    words = re.split(r"[._]", one), re.split(r"[._]", other)
+    return len(words[0]) == len(words[1]) and sum(map(ne, *words)) == 1
 
 
 def _in_list_beside(element: Element, mains: Sequence[Element], norms: Sequence[Element]) -> Element | None:

@@ -420,7 +420,8 @@ class Weaving:
             for element in node.elements:
                 given = links[-1].after if links else before
                 link = follow(given, element)
-                if link is None:
+                is_half = link is not None and element.group == LINEAR and link.groups > 1
+                if link is None or (is_half and not value.is_name):
                     raise self._unread(node, self.texts[node.name], does_not_read(element, given))
                 links.append(link)
         return links
