@@ -34,8 +34,8 @@ from mapper.rulebook.facts import TYPE
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
     from mapper.inference.chains.cells import Cell
+    from mapper.inference.chains.network import Woven
     from mapper.inference.chains.reading import Chain
-    from mapper.inference.chains.woven import Woven
     from mapper.rulebook.rulebook import Rulebook
 
 

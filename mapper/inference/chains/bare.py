@@ -8,8 +8,8 @@ from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.combined import Value
 from mapper.inference.chains.elements import element_of
-from mapper.inference.chains.nodes import names_in
 from mapper.inference.chains.order import ROWS, Data
+from mapper.inference.chains.texts import names_in
 
 _KINDS = ("Parameter", "Buffer")
 _GIVES, _NOTHING = "chain.gives", "none"

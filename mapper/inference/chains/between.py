@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise, permutations
-from math import isqrt
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.activations import activation_of
@@ -24,7 +23,7 @@ from mapper.inference.chains.elements import (
     SLOPES,
     Element,
 )
-from mapper.inference.chains.extents import Window, inputs_for, numbers, through
+from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.inputs import read_input, read_samples
@@ -35,6 +34,7 @@ from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import fill, pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
+from mapper.inference.chains.reducing import LARGER, in_steps, reduce, unfold
 from mapper.inference.chains.residuals import ADDED, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.sums import Sums, join, keep, sum_up
@@ -52,7 +52,7 @@ _OF_LAYERS = (  # facts of a layer itself
 _SIDE = " & "
 _NORM = "_norm"  # at the end of words of norms that store nothing
 _GLOBAL = ("global_max", "global_mean")  # of all points, at each of them (1612.00593)
-_LARGER, _SMOOTH = "upsample_2", ("bilinear_2", "aligned_2")
+_SMOOTH = ("bilinear_2", "aligned_2")
 _SEVERAL = 3  # of a sequence, side by side
 _IN_TURN = 3  # activations behind the first one
 
@@ -97,7 +97,9 @@ class Between:
             False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         )
         self.is_even = False  # whether an arm beside leaves maps as large as they are
-        self.is_one_of_alike = False  # whether an arm beside has the same sizes: how far apart it reads may differ
+        self.is_one_of_alike = (
+            False  # whether an arm beside has the same sizes: how far apart it reads may differ
+        )
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
         self.states: dict[
             str, tuple[str, str]
@@ -180,9 +182,9 @@ class Between:
             self.say("x.flatten(1).unsqueeze(1)")
             self.windows = None
         elif before.form == MAPS and element.group == LINEAR and not self.is_reduced:
-            self.reduce(link)
+            reduce(self, link)
         elif before.form == MAPS and element.group == RECURRENT:
-            self.in_steps(link)
+            in_steps(self, link)
         elif before.form == ROWS and element.group == RECURRENT and self.has_frames and not self.is_sequence:
             self.say("x.unflatten(0, (inputs.shape[0], inputs.shape[1]))")
         elif before.form == ROWS and link.after.form == MAPS and element.group in (CONVOLUTION, NORM):
@@ -190,92 +192,7 @@ class Between:
             if self.is_sequence:
                 self.say("x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)")
             else:
-                self.unfold(link)
-
-    def in_steps(self, link: Link) -> None:
-        """Maps as a sequence that a recurrent layer reads: along which of two axes it goes is asked."""
-        if link.before.axes == 1:
-            self.say("x.transpose(1, 2)")
-        else:
-            leaf, fact, among = link.element.leaf, "chain.reduction", ("columns", "rows")
-            value = self.answers.find(leaf, fact, among=among)
-            if value not in (None, *among):
-                raise self.answers.refuse(leaf, fact, str(value), f"possible here: {', '.join(among)}")
-            self.say(self.tables["reduction"][value] if value else "x")
-        self.windows = None
-
-    def keep_halves(self, axis: int) -> None:
-        """One half of what passes goes on; both are outputs, as a mean and a spread are."""
-        for at, name in enumerate(("first_half", "second_half")):
-            self.add(f"{name} = {self.name}.chunk(2, dim={axis})[{at}]")
-            self.outputs.append(name)
-        self.name = "first_half"
-
-    def unfold(self, link: Link) -> None:
-        """A row to maps, which a plain convolution may read once they are made larger."""
-        element, side = link.element, isqrt(link.places)
-        self.written.has_single_rows = True
-        axes = len(element.kernel) or 2
-        sides = f"{side}, {side}" if axes > 1 else link.places
-        self.say(f"x.unflatten(1, ({element.inputs}, {sides}))")
-        if element.group == CONVOLUTION and not element.is_transposed:
-            fact = "chain.pooling_before"
-            value = self.answers.find(element.leaf, fact, among=("none", _LARGER))
-            if value not in (None, "none"):
-                pooled(self, link, value, fact)
-
-    def reduce(self, link: Link) -> None:
-        """Maps to features."""
-        element, axes = link.element, link.before.axes
-        side = isqrt(link.places)
-        is_square = axes == 1 or side**2 == link.places
-        among = ["mean", "max", "flatten", *(["positions", "last", "first"] if axes == 1 else [])]
-        if link.places > 1:
-            words = ("flatten", "adaptive") if is_square else ("flatten",)
-            among = [word for word in self.tables["reduction"] if word.startswith(words)]
-            among += ["mean_std"] if (axes, link.places) == (1, 2) else []
-            among += ["columns"] if axes == 2 and self.is_before_recurrent(link) else []
-        value = self.answers.find(element.leaf, "chain.reduction", among=tuple(among))
-        if value is None:
-            return
-        if value not in among:
-            raise self.answers.refuse(
-                element.leaf, "chain.reduction", value, f"possible here: {', '.join(among)}"
-            )
-        sides = str(link.places) if axes == 1 else f"({side}, {side})"
-        self.say(self.tables["reduction"][value].format(axes=axes, sides=sides))
-        self.is_sequence = value in ("positions", "columns")
-        if value.startswith("flatten"):
-            self.add_up(link)
-        self.windows = None
-
-    def is_before_recurrent(self, link: Link) -> bool:
-        """Whether the next layer is recurrent: it reads maps column by column, as lines of text are."""
-        return any(one is link and other.element.group == RECURRENT for one, other in pairwise(self.links))
-
-    def add_up(self, link: Link) -> None:
-        """Whether some input leaves as many places as a layer reads of each channel."""
-        if not self.windows or any(None in windows for windows in self.windows):
-            return
-        name = link.element.name
-        said = f"{name} reads {link.element.inputs} = {link.before.width} channels of {link.places} places"
-        self.written.is_checked = True
-        told = self.answers.told("chain.input_size")
-        sizes = numbers(told, len(self.windows)) if told else inputs_for(self.windows, link.places)
-        if sizes is None:
-            self.written.problems.append(
-                f"{said}, and no size of the input leaves so many with these answers"
-            )
-            return
-        left = [through(windows, size) for windows, size in zip(self.windows, sizes, strict=True)]
-        count = 1
-        for extent in left:
-            count *= extent
-        if count != link.places:
-            text = " x ".join(map(str, left))
-            self.written.problems.append(f"{said}, and an input of {told} leaves {text}")
-        elif not told:
-            self.written.input_size = "x".join(map(str, sizes))
+                unfold(self, link)
 
     # --------------------------------------------------------------------------------------------------- a layer
     def layer(self, at: int, link: Link) -> None:
@@ -424,7 +341,9 @@ class Between:
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
-        usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
+        usual = (
+            self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
+        )
         of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told)
@@ -519,7 +438,7 @@ class Between:
         """What may stand behind a convolution: where earlier maps are read next to its own, those are made larger, as maps of a row are."""
         listed = self.answers.words.candidates["chain.pooling"]
         is_joined = any(after.joined for after in self.links[at + 1 : at + 2])
-        among = (*listed, _LARGER) if is_joined or self.written.has_single_rows else listed
+        among = (*listed, LARGER) if is_joined or self.written.has_single_rows else listed
         is_of_points = all(set(each.element.kernel) <= {1} for each in self.links)
         among = (*_SMOOTH, *among) if is_joined else among
         return (*_GLOBAL, *among) if is_joined and is_of_points else among

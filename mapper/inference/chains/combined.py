@@ -22,7 +22,9 @@ EACH = "each"  # of a row of characters for each word: a vector at each position
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
 _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
-_STACKED = "stacked_"  # positions in a row that become one, their features side by side: `stacked_2` (1508.01211)
+_STACKED = (
+    "stacked_"  # positions in a row that become one, their features side by side: `stacked_2` (1508.01211)
+)
 _VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
 _SEQUENCES = ("rows", "columns")  # of maps
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
@@ -143,7 +145,9 @@ class Reader:
             self.close()
             if inner.data.form == ROWS:  # of features, which stay an axis
                 text = f"{_tight(inner)}.narrow(-1, {number.text}, 1)"
-                return replace(inner, text=text, data=replace(inner.data, width=1), is_name=False, is_tight=True)
+                return replace(
+                    inner, text=text, data=replace(inner.data, width=1), is_name=False, is_tight=True
+                )
             return replace(inner, text=f"{inner.text}[..., {number.text}]", is_name=False)
         others = []
         while word in _OF_SEVERAL and self.takes(","):
@@ -181,7 +185,9 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
     if word == "softmax":
         return f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})", data
     if word == "sum":
-        return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width, is_single=True)
+        return f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(
+            ROWS, data.width, is_single=True
+        )
     if word == "maps" and data.form == ROWS and data.axes < 2:
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "positions" and data.form == MAPS and data.axes < 2:
@@ -265,7 +271,10 @@ def _everywhere(parts: list[Value]) -> list[Value]:
     if long is None:
         return parts
     axes = long.data.axes if long.data.form == MAPS else 0
-    sizes = [f"{_tight(long)}.shape[{axis}]" for axis in range(2, 2 + axes)] or [f"{_tight(long)}.shape[1]", "-1"]
+    sizes = [f"{_tight(long)}.shape[{axis}]" for axis in range(2, 2 + axes)] or [
+        f"{_tight(long)}.shape[1]",
+        "-1",
+    ]
     index = "..., " + ", ".join(["None"] * axes) if axes else ":, None"
     ends = ", ".join([*(["-1"] if axes else []), *sizes])
     return [
@@ -384,7 +393,9 @@ def _nearest(parts: list[Value]) -> Value:
         return _together(f"nearest_codes({text}, {parts[1].text})[1]", data, parts)
     sizes = ", ".join(f"{text}.shape[{axis}]" for axis in range(2, 2 + data.axes))
     found = f"nearest_codes({text}.flatten(2).transpose(1, 2), {parts[1].text})[1]"
-    return _together(f"{found}.transpose(1, 2).unflatten(2, ({sizes}{',' if data.axes == 1 else ''}))", data, parts)
+    return _together(
+        f"{found}.transpose(1, 2).unflatten(2, ({sizes}{',' if data.axes == 1 else ''}))", data, parts
+    )
 
 
 def _warped(parts: list[Value]) -> Value:
@@ -397,7 +408,13 @@ def _warped(parts: list[Value]) -> Value:
     return _together(f"F.grid_sample({maps.text}, {text}, align_corners=False)", maps.data, parts)
 
 
-_OF_SEVERAL = {"warped": _warped, "nearest": _nearest, "max": _largest, "attended": _attended, "then": _one_after_another}
+_OF_SEVERAL = {
+    "warped": _warped,
+    "nearest": _nearest,
+    "max": _largest,
+    "attended": _attended,
+    "then": _one_after_another,
+}
 
 
 def _said(data: Data) -> str:

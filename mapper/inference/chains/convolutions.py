@@ -11,6 +11,7 @@ from mapper.inference.chains.answers import Answers, Evidence
 from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
+from mapper.inference.chains.reducing import keep_halves
 from mapper.inference.chains.residuals import is_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def halved(between: Between, link: Link) -> Link:
         raise between.answers.refuse(element.leaf, fact, value, f"possible here: {', '.join(table)}")
     axis = 1 if element.group == CONVOLUTION else -1
     if value == _MEAN:
-        between.keep_halves(axis)
+        keep_halves(between, axis)
     else:
         between.say(table[value].format(channel=axis))
     return link if table[value] == "x" else replace(link, groups=1)
@@ -139,9 +140,7 @@ def _forward(
     if stride_text is None or padding_text is None or dilation_text is None:
         return Setting()
     steps = _sizes(answers, element, "chain.stride", stride_text)
-    is_one = (
-        "x" not in stride_text and not is_point
-    )  # one number: of the axes along which the kernel reaches
+    is_one = "x" not in stride_text and not is_point  # one number: of the axes along which the kernel reaches
     stride = tuple(
         1 if extent == 1 and is_one else step for extent, step in zip(element.kernel, steps, strict=True)
     )

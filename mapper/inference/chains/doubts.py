@@ -79,15 +79,19 @@ def in_lists_alike(elements: Sequence[Element]) -> set[int]:
     alike: dict[tuple[object, ...], list[list[Element]]] = {}
     for home, found in lists.items():
         alike.setdefault((home[:-1], len(found), *map(sizes_of, found)), []).append(found)
-    found = [one for group in alike.values() if len(group) > 1 for one in group]
-    return {id(element) for one in (*found, *_banks(elements)) for element in one}
+    several = [one for group in alike.values() if len(group) > 1 for one in group]
+    return {id(element) for each in (*several, *_banks(elements)) for element in each}
 
 
 def _banks(elements: Sequence[Element]) -> Iterator[list[Element]]:
     """Lists of convolutions of other kernels each, as wide as they are long: another layer reads all of them together (1703.10135)."""
     lists: dict[tuple[object, ...], list[Element]] = {}
     for element in elements:
-        if element.group == CONVOLUTION and element.leaf.place.is_element and element.inputs == element.outputs:
+        if (
+            element.group == CONVOLUTION
+            and element.leaf.place.is_element
+            and element.inputs == element.outputs
+        ):
             lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
     read = {element.inputs for element in elements} - {element.outputs for element in elements}
     for found in lists.values():

@@ -20,7 +20,12 @@ def ask_ends(sources: Sources) -> None:
     What the first layers of unlike blocks in one list read is asked, too: an input is the least that they may read. So is what a
     linear layer reads that would take an input of its own beside what nobody reads.
     """
-    for name, texts in (*_blocks(sources), *_readings(sources), *_second_inputs(sources), *_gated_ends(sources)):
+    for name, texts in (
+        *_blocks(sources),
+        *_readings(sources),
+        *_second_inputs(sources),
+        *_gated_ends(sources),
+    ):
         said, _ = sources.known[name]
         sources.open[name] = tuple(dict.fromkeys((*texts, said)))
         sources.known[name] = (said, "")
@@ -65,7 +70,11 @@ def _gated_ends(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
     ends = [node for node in sources.nodes if node.name not in read and node.first.group == CONVOLUTION]
     for name, texts in sources.open.items():
         inputs = sources.by_name[name].first.inputs
-        found = [end for end in ends if end.gives.width == 2 * inputs and name not in origins([end.name], sources.reads())]
+        found = [
+            end
+            for end in ends
+            if end.gives.width == 2 * inputs and name not in origins([end.name], sources.reads())
+        ]
         if found:
             yield name, (*(f"glu({end.name})" for end in found), *texts)
 

@@ -52,7 +52,9 @@ class Kept:
         """The statement that puts kept maps beside x before this layer; None where nobody says on which side."""
         link = self.links[at]
         fitting = self._fitting(at, link.joined)
-        is_cut = answers.told("chain.padding") == "0"  # each convolution leaves fewer places: earlier maps are larger
+        is_cut = (
+            answers.told("chain.padding") == "0"
+        )  # each convolution leaves fewer places: earlier maps are larger
         among = tuple(f"{one}{_CUT}" for one in ORDERS) if is_cut else tuple(ORDERS)
         order = answers.find(link.element.leaf, FACT, among=among)
         if not fitting:
@@ -69,7 +71,9 @@ class Kept:
         kept = f"kept_{len(self.read)}"
         if plain != order:
             axes = range(2, 2 + link.before.axes)
-            kept += "".join(f".narrow({at}, ({kept}.shape[{at}] - x.shape[{at}]) // 2, x.shape[{at}])" for at in axes)
+            kept += "".join(
+                f".narrow({at}, ({kept}.shape[{at}] - x.shape[{at}]) // 2, x.shape[{at}])" for at in axes
+            )
         return ORDERS[plain].format(kept=kept)
 
     def add(self, at: int, answers: Answers) -> tuple[str, str]:

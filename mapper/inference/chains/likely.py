@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mapper.inference.chains.elements import EMBEDDING, LINEAR
-from mapper.inference.chains.nodes import INPUT, Node, Sources, is_connected, names_in, outputs_of
+from mapper.inference.chains.nodes import INPUT, Node, Sources, is_connected, outputs_of
+from mapper.inference.chains.texts import names_in
 from mapper.rulebook.chain import ChainWords
 
 _OUTPUTS = 6  # of one network

@@ -36,7 +36,9 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
         and (element.inputs not in given or ranked(leaf.place, ranks) <= ENCODER)
     }
     rows = {element.inputs for element in elements.values() if element.group == EMBEDDING}
-    tables |= {id(leaf) for leaf in doubtful if elements[id(leaf)].inputs == 1 and elements[id(leaf)].outputs in rows}
+    tables |= {
+        id(leaf) for leaf in doubtful if elements[id(leaf)].inputs == 1 and elements[id(leaf)].outputs in rows
+    }
     return [replace(leaf, kind=_KIND) if id(leaf) in tables else leaf for leaf in leaves]
 
 

@@ -20,13 +20,13 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.ends import ask_ends, origins
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
-from mapper.inference.chains.residuals import is_called, is_of
+from mapper.inference.chains.residuals import is_of
+from mapper.inference.chains.texts import names_in, plain
+from mapper.inference.chains.weighing import LISTED, weigh
 from mapper.rulebook.chain import ChainWords
 
 _SIDE_BY_SIDE = 4  # that one layer reads
 _FEW, _POOL = 8, 28  # of more than so many no four, and no three
-_AFFINE = 6  # numbers of an affine transform of places
-_LISTED = 8  # of a question
 INPUT, IDS = "inputs", "input_ids"
 _MOST = 100  # for a layer that nothing is known of: it comes last
 
@@ -59,7 +59,9 @@ class Node:
         if element.group == NORM:
             return Data(START, element.outputs)
         is_table = element.group == EMBEDDING
-        return Data(ROWS, element.outputs, is_sequence=is_table or element.group == RECURRENT, is_table=is_table)
+        return Data(
+            ROWS, element.outputs, is_sequence=is_table or element.group == RECURRENT, is_table=is_table
+        )
 
 
 @dataclass
@@ -97,12 +99,9 @@ class Sources:
                 found = (*dict.fromkeys((*self._entries(node), *self._together(found), *found)),)
                 if not set(names_in(found[0])) & {*self.inputs, *self.by_name}:
                     self.note(found[0], node)
-                self.open[node.name] = found[:_LISTED]
+                self.open[node.name] = found[:LISTED]
                 self.known[node.name] = (found[0], "")
-        self._gated()
-        self._queried()
-        self._located()
-        self._coded()
+        weigh(self)
         ask_ends(self)
 
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -112,7 +111,7 @@ class Sources:
     def _entries(self, node: Node) -> Iterator[str]:
         """The inputs that a layer may read which begins a folder as others do: one that another reads, and one of its own."""
         if self._enters(node):
-            yield from (name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs)
+            yield from (name for name in self.inputs_of(node) if self.inputs[name] == node.first.inputs)
             own = re.sub(r"\W", "_", f"{node.first.leaf.place[0]}_{INPUT}")
             yield own if own.isidentifier() else f"{INPUT}_{len(self.inputs) + 1}"
 
@@ -130,7 +129,7 @@ class Sources:
     def enter(self, node: Node) -> None:
         """It reads the input of the network, or one of its own where that is of another size."""
         width = node.first.inputs
-        name = next((name for name in self._inputs_of(node) if self.inputs[name] == width), "")
+        name = next((name for name in self.inputs_of(node) if self.inputs[name] == width), "")
         if not name:
             name = f"{INPUT}_{len(self.inputs) + 1}" if self.inputs else INPUT
             self.note(name, node)
@@ -142,7 +141,7 @@ class Sources:
         if node.first.group == CONVOLUTION:
             self.maps.add(name)
 
-    def _inputs_of(self, node: Node) -> list[str]:
+    def inputs_of(self, node: Node) -> list[str]:
         """The inputs that are of the form that a layer reads."""
         return [name for name in self.inputs if (name in self.maps) is (node.first.group == CONVOLUTION)]
 
@@ -170,7 +169,7 @@ class Sources:
         found = self.candidates(node)
         if node.name in self.alike:
             return False
-        if len(found) == 1 and _plain(found[0]) in self.by_name and not self._enters(node):
+        if len(found) == 1 and plain(found[0]) in self.by_name and not self._enters(node):
             self.known[node.name] = (found[0], "nothing else gives what it reads")
         elif near := self._nearest(node, found):
             self.known[node.name] = (near, "of the same part")
@@ -204,7 +203,7 @@ class Sources:
         listed = [
             other
             for other in others
-            if len(other.first.leaf.place) > at and self._home(other) == self._home(node)
+            if len(other.first.leaf.place) > at and self.home_of(other) == self.home_of(node)
         ]
         own = [other for other in listed if other.first.leaf.place[at] == place[at]]
         if node is not min(own, key=lambda other: natural(other.name)):
@@ -231,10 +230,10 @@ class Sources:
     # ------------------------------------------------------------------------------------------- candidates
     def candidates(self, node: Node) -> tuple[str, ...]:
         """Layers and inputs that give what it reads; else what gives it side by side."""
-        free = [other for other in self.nodes if other is not node and not self._is_behind(other, node)]
-        free = [other for other in free if self._home(other) in ((), self._home(node))]
+        free = [other for other in self.nodes if other is not node and not self.is_behind(other, node)]
+        free = [other for other in free if self.home_of(other) in ((), self.home_of(node))]
         single = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=True)]
-        inputs = [name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs]
+        inputs = [name for name in self.inputs_of(node) if self.inputs[name] == node.first.inputs]
         single += inputs if single else []
         halves = tuple(self._halves(node, free))
         if single or halves:
@@ -251,8 +250,16 @@ class Sources:
     def _in_one_row(self, node: Node, free: Sequence[Node]) -> list[str]:
         """Maps behind which no number has another layer, of which a linear layer may read a square of places."""
         read = {before.name for one in self.nodes if (before := self._numbered_before(one))}
-        maps = [one for one in free if one.gives.form == MAPS and one.name not in read and node.first.group == LINEAR]
-        return [one.name for one in maps if Element.places_in(replace(one.first, inputs=one.gives.width), node.first.inputs) > 1]
+        maps = [
+            one
+            for one in free
+            if one.gives.form == MAPS and one.name not in read and node.first.group == LINEAR
+        ]
+        return [
+            one.name
+            for one in maps
+            if Element.places_in(replace(one.first, inputs=one.gives.width), node.first.inputs) > 1
+        ]
 
     def _halves(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
         """What the layer before by its number or its block gives, where that is twice what this one reads: a gate, or a mean and a spread."""
@@ -269,17 +276,17 @@ class Sources:
         is_counted = number is not None and int(number[0][:6]) <= len(self.nodes)
         if before is not None and is_counted and before.gives.form == ROWS and node.first.group == LINEAR:
             left = node.first.inputs - before.gives.width
-            for name in (name for name in self._inputs_of(node) if self.inputs[name] == left):
+            for name in (name for name in self.inputs_of(node) if self.inputs[name] == left):
                 yield from (f"{before.name} & {name}", f"{name} & {before.name}")
 
     def _read_by(self, node: Node, other: Node) -> str:
         """What a layer gives, as another reads it: a gate of convolutions over one place reads means of maps."""
         if node.first.group == LINEAR and other.gives.is_table and node.first.inputs > other.gives.width:
             return f"flatten({other.name})"
-        is_pooled = self._home(node) and not self._home(other) and set(node.first.kernel) == {1}
+        is_pooled = self.home_of(node) and not self.home_of(other) and set(node.first.kernel) == {1}
         return f"pooled({other.name})" if is_pooled else other.name
 
-    def _home(self, node: Node) -> tuple[object, ...]:
+    def home_of(self, node: Node) -> tuple[object, ...]:
         """The gate that a layer belongs to; of `gates.0` and `gates.1` each is one. Empty for none."""
         place = node.first.leaf.place
         at = next((at for at, part in enumerate(place) if is_of(part, self.apart)), None)
@@ -297,7 +304,7 @@ class Sources:
         ]
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         bases = [before] if before in bases else [other for other in bases if other.name not in read]
-        is_known = bool(self._inputs_of(node)) or (before in bases and bool(self.inputs))
+        is_known = bool(self.inputs_of(node)) or (before in bases and bool(self.inputs))
         for base in bases if is_known and not self._begins(node) else ():
             another = f"{INPUT}_{len(self.inputs) + 1}"
             yield from (f"{base.name} & {another}", f"{another} & {base.name}")
@@ -325,7 +332,7 @@ class Sources:
         before = self._numbered_before(node) or self._block_before(node)
         ends = [other for other in self.nodes if other.first.inputs + other.gives.width == node.first.inputs]
         ends = [before] if before in ends else [] if before else ends
-        for end in (end for end in ends if end is not node and not self._is_behind(end, node)):
+        for end in (end for end in ends if end is not node and not self.is_behind(end, node)):
             text = self.known.get(end.name, ("", ""))[0]
             if (text in self.by_name or "&" in text) and self._is_in_list(end):
                 yield from (f"{text} & {end.name}", f"{end.name} & {text}")
@@ -343,7 +350,7 @@ class Sources:
             for other in free
             if is_row or other.gives.form == MAPS or (is_long and other.first.group == EMBEDDING)
         }
-        pool |= {name: self.inputs[name] for name in self._inputs_of(node) if is_row}
+        pool |= {name: self.inputs[name] for name in self.inputs_of(node) if is_row}
         before = self._numbered_before(node)
         pool = {name: width for name, width in pool.items() if width < node.first.inputs}
         found: list[str] = []
@@ -366,7 +373,9 @@ class Sources:
         """The tables that layers come of."""
         reads = self.reads()
         every = {name for node in nodes for name in origins([node.name], reads)}
-        return {name for name in every if name in self.by_name and self.by_name[name].first.group == EMBEDDING}
+        return {
+            name for name in every if name in self.by_name and self.by_name[name].first.group == EMBEDDING
+        }
 
     def _of_words(self, names: Sequence[str]) -> Iterator[str]:
         """The same, each but a table as a vector for each word."""
@@ -383,7 +392,7 @@ class Sources:
             [f"mean({name})" if name in maps else name for name in names] if len(maps) < len(names) else names
         )
 
-    def _is_behind(self, other: Node, node: Node) -> bool:
+    def is_behind(self, other: Node, node: Node) -> bool:
         """Whether a layer reads, or may by its number only read, what comes of another."""
         if _is_later(other, node) or self._is_decoded(other, node):
             return True
@@ -409,14 +418,14 @@ class Sources:
             other
             for other in self.nodes
             if other.stem == node.stem and natural(other.name) < natural(node.name)
-            if self._home(other) == self._home(node)
+            if self.home_of(other) == self.home_of(node)
         ]
         return max(same, key=lambda other: natural(other.name)) if same else None
 
     def _nearest(self, node: Node, found: Sequence[str]) -> str:
         """The one layer with which it shares most of its path, or its first word; "" for several."""
         shared = {
-            text: _shared(self.by_name[_plain(text)], node) for text in found if _plain(text) in self.by_name
+            text: _shared(self.by_name[plain(text)], node) for text in found if plain(text) in self.by_name
         }
         most = max(shared.values(), default=0)
         best = [text for text, count in shared.items() if count == most]
@@ -428,139 +437,9 @@ class Sources:
         same = [other for other in self.nodes if other.first.leaf.place[:1] == top]
         return len(same) > 1 and node is min(same, key=lambda other: natural(other.name))
 
-    # ------------------------------------------------------------------------------------------------ gates
-    def _gated(self) -> None:
-        """A layer that nobody reads, as wide as what it comes from or one number, may weigh that for whoever else reads it."""
-        read = {name for text, _ in self.known.values() for name in names_in(text)}
-        for node in self.nodes:
-            base = self._base(node) if node.name not in read else None
-            if base is None:
-                continue
-            if node.first.outputs == 1 and base.gives.is_sequence:
-                self._weighed(base, f"sum(softmax({node.name}) * {base.name})", node, "")
-            elif node.first.outputs == 1 and (scored := self._sequence(base)):
-                self._offer(scored, f"sum(softmax({node.name}) * {scored.name})", node)
-            elif node.first.outputs == base.gives.width and (self._home(node) or self._squeezes(node, base)):
-                why = "" if self._is_doubtful(node, base) else "a gate, by its name"
-                self._weighed(base, f"{base.name} * sigmoid({node.name})", node, why)
-            elif self._home(node):
-                for other in self.nodes:
-                    is_beside = other is not node and self.known[other.name][0] == self.known[node.name][0]
-                    if is_beside and other.gives == node.gives:
-                        self._weighed(other, f"{other.name} * sigmoid({node.name})", node, "")
-
-    def _queried(self) -> None:
-        """What reads a layer that is called a query may read what that finds in the sequence that it comes of (1409.0473)."""
-        for node in self.nodes:
-            base = self.by_name.get(_plain(self.known[node.name][0]))
-            if is_called(node.first.leaf.place, self.words.querying) and base is not None and base.gives.is_sequence:
-                found = f"sum(softmax(dot({base.name}, {node.name})) * {base.name})"
-                self.open[node.name] = (f"last({base.name})", base.name)
-                readers = [name for name, (text, _) in self.known.items() if text in (base.name, node.name)]
-                for name in (one for one in readers if one != node.name and not self._leads(one, node.name)):
-                    others = (*self.open.get(name, ()), node.name, base.name)
-                    self.open[name] = tuple(dict.fromkeys((found, *others)))[:_LISTED]
-                    self.known[name] = (found, "")
-
-    def _coded(self) -> None:
-        """Who reads what is as wide as a table that nobody reads may read its closest rows: a codebook (1711.00937)."""
-        read = {name for text, _ in self.known.values() for name in names_in(text)}
-        read |= {name for texts in self.open.values() for text in texts for name in names_in(text)}
-        for table in (node for node in self.nodes if node.gives.is_table and node.name not in read):
-            for node in (one for one in self.nodes if one is not table):
-                text = self.known[node.name][0]
-                base = self.by_name.get(text)
-                if base is not None and base.gives.width == table.gives.width and base.first.group == CONVOLUTION:
-                    found = f"nearest({text}, {table.name})"
-                    self.open[node.name] = (found, *self.open.get(node.name, (text,)))
-                    self.known[node.name] = (found, "")
-
-    def _located(self) -> None:
-        """Convolutions that would read maps as an affine transform shows them, whose six numbers nobody reads (1506.02025)."""
-        read = {name for text, _ in self.known.values() for name in names_in(text)}
-        for node in self.nodes:
-            is_affine = node.first.outputs == _AFFINE and node.name not in read
-            if not (is_affine and any(is_of(part, self.words.locating) for part in node.first.leaf.place)):
-                continue
-            for other in self.nodes:
-                entering = [name for name in self._inputs_of(other) if self.inputs[name] == other.first.inputs]
-                if other.first.group == CONVOLUTION and entering and not self._leads(other.name, node.name):
-                    found = tuple(f"warped({name}, {node.name})" for name in entering)
-                    self.open[other.name] = (*found, *self.open.get(other.name, (self.known[other.name][0],)))
-                    self.known[other.name] = (found[0], "")
-
-    def _squeezes(self, node: Node, base: Node) -> bool:
-        """Whether layers one after the other lead to fewer numbers and back, as those that weigh channels do."""
-        line = node
-        while (before := self.by_name[_plain(self.known[line.name][0])]) is not base:
-            if before.first.outputs < base.gives.width:
-                return True
-            line = before
-        return False
-
-    def _is_doubtful(self, node: Node, base: Node) -> bool:
-        """Whether what a gate reads is open, or its name says no more than that it is one."""
-        line = node
-        while line is not base:
-            if line.name in self.open:
-                return True
-            line = self.by_name[_plain(self.known[line.name][0])]
-        if not self._home(node):
-            return True
-        return "gate" in str(self._home(node)[-1]) or "gate" in str(self._home(node)[-2:])
-
-    def _weighed(self, base: Node, text: str, gate: Node, why: str) -> None:
-        """Whoever reads a layer may read what a gate lets through: asked for but where a name shows it."""
-        readers = [name for name, (said, _) in self.known.items() if said == base.name]
-        for name in readers:
-            if self._leads(name, gate.name):
-                continue
-            if not why or name in self.open:
-                others = self.open.get(name, (base.name,))
-                self.open[name] = tuple(dict.fromkeys((text, *others)))[:_LISTED]
-            self.known[name] = (text, "" if name in self.open else why)
-
-    def _sequence(self, node: Node) -> Node | None:
-        """The recurrent layer that the line to a layer begins with: it is scored through layers of its own (1409.0473)."""
-        seen = {node.name}
-        while not node.gives.is_sequence:
-            before = self.by_name.get(_plain(self.known[node.name][0]))
-            if before is None or before.name in seen or before.first.group == CONVOLUTION:
-                return None
-            seen.add(before.name)
-            node = before
-        return node
-
-    def _offer(self, base: Node, text: str, score: Node) -> None:
-        """Of whoever may read a layer it is asked whether it reads that as a score weighs it."""
-        for name, others in self.open.items():
-            if base.name in others and not self._leads(name, score.name):
-                self.open[name] = (text, *others)[:_LISTED]
-                self.known[name] = (text, "")
-
-    def _base(self, node: Node) -> Node | None:
-        """Where the line of layers that ends in this one leaves others that read the same."""
-        while True:
-            text = _plain(self.known[node.name][0])
-            before = self.by_name.get(text)
-            if before is None:
-                return None
-            if sum(names_in(text) == names_in(other) for other, _ in self.known.values()) > 1:
-                return before
-            node = before
-
-    def _leads(self, name: str, end: str) -> bool:
-        return self._is_behind(self.by_name[end], self.by_name[name]) or name == end
-
-
-def names_in(text: str) -> tuple[str, ...]:
-    """The names in an expression."""
-    return tuple(re.findall(r"(?<![\w.])[A-Za-z_][\w.]*+(?!\()", text))
-
-
-def _plain(text: str) -> str:
-    found = re.fullmatch(r"(?:pooled|flatten)\(([\w.]+)\)", text)
-    return found[1] if found else text
+    # ------------------------------------------------------------------------------------------------ relations
+    def leads(self, name: str, end: str) -> bool:
+        return self.is_behind(self.by_name[end], self.by_name[name]) or name == end
 
 
 def _is_later(other: Node, node: Node) -> bool:

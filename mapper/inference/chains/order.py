@@ -95,7 +95,11 @@ def _embedding(before: Data, element: Element) -> Link | None:
 def _linear(before: Data, element: Element) -> Link | None:
     is_widened = element.outputs > element.inputs
     after = Data(
-        ROWS, element.outputs, is_sequence=before.is_sequence, is_single=before.is_single, is_widened=is_widened
+        ROWS,
+        element.outputs,
+        is_sequence=before.is_sequence,
+        is_single=before.is_single,
+        is_widened=is_widened,
     )
     if before.form == START or (before.form == ROWS and before.width == element.inputs):
         return Link(element, before, after)
@@ -103,7 +107,9 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after, places=element.inputs // before.width)
     if before.form == ROWS and before.width == 2 * element.inputs > 2 and not before.is_sequence:
         return Link(element, before, after, groups=2)  # one half: a mean, with a spread in the other
-    if (before.is_recurrent or before.is_table) and element.inputs % before.width == 0:  # so many words in one row
+    if (
+        before.is_recurrent or before.is_table
+    ) and element.inputs % before.width == 0:  # so many words in one row
         return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None
 

@@ -29,19 +29,21 @@ from mapper.inference.chains.elements import (
     twice_registered,
     unfolded,
 )
+from mapper.inference.chains.entering import inputs_of
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.inputs import LAST
 from mapper.inference.chains.lookup import with_tables
-from mapper.inference.chains.nodes import names_in
+from mapper.inference.chains.network import Woven, woven_of
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_called, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
 from mapper.inference.chains.stored import as_the_others, ask_stored
+from mapper.inference.chains.texts import names_in
 from mapper.inference.chains.twins import OTHER, Twins, ask_shared, shared
 from mapper.inference.chains.whole import NOTE, is_whole
-from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
+from mapper.inference.chains.woven import GIVES, READS, Weaving
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
@@ -412,7 +414,7 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
         for element in woven.elements():  # nobody came to ask what these norms have
             if element.group == NORM:
                 answers.epsilon(element.leaf)
-    written, inputs = between.written, weaving.inputs()
+    written, inputs = between.written, inputs_of(weaving)
     rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
     made = _with_flow(rulebook, rule)
     declared = {

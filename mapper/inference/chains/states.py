@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import RECURRENT
 from mapper.inference.chains.ends import origins
-from mapper.inference.chains.nodes import Node, names_in
+from mapper.inference.chains.nodes import Node
+from mapper.inference.chains.texts import names_in
 
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers

@@ -24,7 +24,9 @@ def is_free(notes: Iterable[str]) -> bool:
     return any(note.startswith(_START) and note.endswith(_END) for note in notes)
 
 
-def as_the_others(leaves: Sequence[Leaf], hints: Mapping[str, Any] | None, notes: Iterable[str]) -> list[Leaf]:
+def as_the_others(
+    leaves: Sequence[Leaf], hints: Mapping[str, Any] | None, notes: Iterable[str]
+) -> list[Leaf]:
     """The leaves, square linear layers stored as all others of the file whose biases show it, else as was told."""
     linear = [leaf for leaf in leaves if leaf.kind == "Linear" and len(weight_shape(leaf)) == 2]
     told = [leaf for leaf in linear if "bias" in leaf.tensors and not _is_square(leaf)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.architecture import Leaf
 from mapper.errors import HintError, shorten
@@ -21,29 +21,24 @@ from mapper.inference.chains.elements import (
     LINEAR,
     NORM,
     RECURRENT,
-    Element,
-    roles_by_number,
 )
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
-from mapper.inference.chains.likely import is_likely
-from mapper.inference.chains.naming import natural
+from mapper.inference.chains.network import Woven
 from mapper.inference.chains.nodes import (
     IDS,
     INPUT,
     Node,
     Sources,
-    names_in,
     outputs_of,
 )
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.outputs import SIZES
-from mapper.inference.chains.owners import nodes_of
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.inference.chains.states import states_of
-from mapper.rulebook.chain import ChainWords
+from mapper.inference.chains.texts import names_in
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
@@ -55,60 +50,8 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+")
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 
 
-@dataclass(frozen=True)
-class Woven:
-    """The layers of such a network, each with what stands behind it."""
-
-    nodes: tuple[Node, ...]
-    rest: tuple[Leaf, ...]
-    bare: tuple[Leaf, ...] = ()  # tensors of no layer that expressions name
-
-    def elements(self) -> Iterator[Element]:
-        for node in self.nodes:
-            yield from node.elements
-
-    def roles(self) -> list[str]:
-        """`linear_1`, `linear_2`: what each is, by number."""
-        return [
-            *roles_by_number(self.elements()),
-            *(f"parameter_{number}" for number in range(1, len(self.bare) + 1)),
-        ]
-
-    def leaves(self) -> list[Leaf]:
-        """Every leaf, those of the network with their roles."""
-        own = [*(element.leaf for element in self.elements()), *self.bare]
-        pairs = zip(own, self.roles(), strict=True)
-        return [*(replace(leaf, role=role, facts={}) for leaf, role in pairs), *self.rest]
-
-
-def woven_of(
-    elements: Sequence[Element],
-    rest: Sequence[Leaf],
-    words: ChainWords,
-    is_told: bool,
-    told: Container[str],
-    bare: Sequence[Leaf] = (),
-) -> Woven | None:
-    """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read.
-
-    `told` are the names of those of which that was said.
-    """
-    nodes = nodes_of(elements, told)
-    if nodes is None:
-        return None
-    nodes.sort(key=lambda node: natural(node.name))
-    woven = Woven(tuple(nodes), tuple(rest), tuple(bare))
-    return woven if is_told or is_likely(woven.nodes, words) else None
-
-
 def _is_name(text: str) -> bool:
     return names_in(text) == (text,)
-
-
-def _counted(name: str) -> int:
-    """Inputs that are told apart by a number alone stand in its order: `inputs`, `inputs_2`."""
-    number = name.removeprefix(f"{INPUT}_")
-    return int(number[:6]) if number != name and number.isdecimal() else 1
 
 
 def _inside(text: str) -> str:
@@ -199,7 +142,7 @@ class Weaving:
         while is_new:
             is_new = False
             for name, texts in sides.items():
-                unknown = [text for text in texts if text not in widths and not self._is_own(text)]
+                unknown = [text for text in texts if text not in widths and not self.is_own(text)]
                 if len(unknown) == 1 and (left := self._rest(name, texts)) > 0:
                     widths[unknown[0]], is_new = left, True
 
@@ -214,7 +157,7 @@ class Weaving:
         """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
         for name in names_in(text):
             if (
-                not self._is_own(name)
+                not self.is_own(name)
                 and not (name.isidentifier() and is_free(name))
                 and name not in (INPUT, IDS)
             ):
@@ -222,7 +165,7 @@ class Weaving:
         if _is_name(text) and text not in self.by_name and node.first.group != EMBEDDING:
             self.sources.note(text, node)
 
-    def _is_own(self, name: str) -> bool:
+    def is_own(self, name: str) -> bool:
         """Whether it is a layer, or a tensor of none: no input."""
         return name in self.by_name or name in self.bare
 
@@ -359,9 +302,11 @@ class Weaving:
         names = dict(self.known)
         self._refuse_widths(text, node)
         for name in names_in(text):
-            if name not in names and not self._is_own(name):
+            if name not in names and not self.is_own(name):
                 width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
-                width = width or (node.first.inputs if _is_name(text) else self._left(text, node, name, names))
+                width = width or (
+                    node.first.inputs if _is_name(text) else self._left(text, node, name, names)
+                )
                 names[name] = Value(name, Data(START, width), (name,), is_name=True)
         try:
             return Reader(text, names, self._function).read()
@@ -370,7 +315,7 @@ class Weaving:
 
     def _refuse_widths(self, text: str, node: Node) -> None:
         """Raises HintError where several inputs stand side by side of which nothing shows how wide each is."""
-        unknown = [name for name in dict.fromkeys(names_in(text)) if not self._is_own(name)]
+        unknown = [name for name in dict.fromkeys(names_in(text)) if not self.is_own(name)]
         unknown = [name for name in unknown if not self.sources.inputs.get(name)]
         if len(unknown) > 1 and node.first.group != EMBEDDING and _SIDES.fullmatch(text):
             said = ", ".join(f"{name}:N" for name in unknown)
@@ -390,7 +335,9 @@ class Weaving:
 
     def _left(self, text: str, node: Node, name: str, names: Mapping[str, Value]) -> int:
         """The width of an input that stands beside others: what they leave of what a layer reads."""
-        given = [self._width(text, {name: Value(name, Data(START, width), (name,))} | names) for width in (1, 2)]
+        given = [
+            self._width(text, {**names, name: Value(name, Data(START, width), (name,))}) for width in (1, 2)
+        ]
         each = given[1] - given[0]
         width = max((node.first.inputs - given[0]) // each + 1, 1) if each > 0 else 1
         self.sources.inputs[name] = width
@@ -530,38 +477,3 @@ class Weaving:
                 yield from self._entries(self.by_name[name])
             elif name not in self.bare:
                 yield name
-
-    # ------------------------------------------------------------------------------------------------- its inputs
-    def inputs(self) -> dict[str, dict[str, Any]]:
-        """The public inputs in the order in which layers read them, or as told, with their shapes and types."""
-        found: dict[str, dict[str, Any]] = {}
-        for node in self.called:
-            for name in names_in(self.texts[node.name]):
-                if not self._is_own(name):
-                    found.setdefault(name, self._input(name, node))
-        told = (self.answers.told_at(node.first.leaf, READS) for node in self.nodes)
-        is_counted = any(_counted(name) > 1 for text in told for name in names_in(text))
-        counted = sorted(found, key=_counted) if is_counted else found  # whoever names inputs counts them
-        order = [*(name for name in self.takes if name in found), *counted]
-        return {name: found[name] for name in dict.fromkeys(order)}
-
-    def _input(self, name: str, node: Node) -> dict[str, Any]:
-        if node.first.group == EMBEDDING:
-            if name in self.rows:
-                return {"shape": ["batch", "length", "characters"], "dtype": "int64"}
-            columns = sum(f"column({name}," in text for text in self.texts.values())
-            return {"shape": ["batch", columns or "length"], "dtype": "int64"}
-        width = self.sources.inputs.get(name, node.first.inputs)
-        readers = [other for other in self.nodes if name in names_in(self.texts[other.name])]
-        kernel = next((other.first.kernel for other in readers if other.first.group == CONVOLUTION), ())
-        if kernel:
-            return {
-                "shape": [
-                    "batch",
-                    width,
-                    *(("length",) if len(kernel) == 1 else ("depth", "height", "width")[-len(kernel) :]),
-                ],
-                "dtype": "float32",
-            }
-        is_long = any(node.first.group == RECURRENT for node in self.nodes)
-        return {"shape": ["batch", *["length"] * is_long, width], "dtype": "float32"}
