@@ -57,6 +57,7 @@ def _queried(sources: Sources) -> None:
         ):
             found = f"sum(softmax(dot({base.name}, {node.name})) * {base.name})"
             sources.open[node.name] = (f"last({base.name})", base.name)
+            sources.known[node.name] = (f"last({base.name})", "")
             readers = [name for name, (text, _) in sources.known.items() if text in (base.name, node.name)]
             for name in (one for one in readers if one != node.name and not sources.leads(one, node.name)):
                 others = (*sources.open.get(name, ()), node.name, base.name)
