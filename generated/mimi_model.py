@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 9014d98d3d4b.
+"""kyutai/mimi: written by mapper 0.1.0, rules 1f62f7a03550.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -511,4 +511,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 3b287af2d00c47b8
+# sha256 of all above: 71d8c8237f88c7b9

@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 9014d98d3d4b.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 1f62f7a03550.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -110,12 +110,6 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
-
-
-def real_images(pixels: Tensor) -> Tensor:
-    """All images of all texts but for padding, which is all zeros. (B, N, C, Y, X) -> (images, C, Y, X)"""
-    images = pixels.flatten(0, 1)
-    return images[(images != 0).flatten(1).any(dim=1)]
 
 
 def real_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
@@ -402,11 +396,15 @@ class Model(nn.Module):
         seen = None
         if pixel_values is not None:
             seen = real_patches(pixel_values, pixel_attention_mask, self.patch_size, False)
-        found = None
+        images = None
         if pixel_values is not None:
-            found = self.model.connector.modality_projection(
-                self.model.vision_model(real_images(pixel_values), seen)
-            )
+            images = pixel_values.flatten(0, 1)
+        real = None
+        if images is not None:
+            real = images[(images != 0).flatten(1).any(dim=1)]
+        found = None
+        if real is not None:
+            found = self.model.connector.modality_projection(self.model.vision_model(real, seen))
         image_features = None
         if found is not None:
             image_features = found.flatten(0, 1)
@@ -444,4 +442,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 614e6ba6e033d1fa
+# sha256 of all above: 42cbca66375d00a5
