@@ -230,11 +230,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         x = self.embeddings(embedded)
         mask = padding_mask(attention_mask)
-        chosen = None
+        wide = None
         if global_attention_mask is not None:
             chosen = global_attention_mask != 0
-        wide = None
-        if chosen is not None:
             wide = chosen if attention_mask is None else chosen & (attention_mask != 0)
         for layer in self.layers:
             x = layer(x, attention_mask, wide, mask)
@@ -341,4 +339,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b68f4d048d9cc688
+# sha256 of all above: bed613804ffc515f

@@ -214,11 +214,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
-        chosen = None
+        wide = None
         if global_attention_mask is not None:
             chosen = global_attention_mask != 0
-        wide = None
-        if chosen is not None:
             wide = chosen if attention_mask is None else chosen & (attention_mask != 0)
         for layer in self.encoder.layer:
             x = layer(x, attention_mask, wide, mask)
@@ -277,4 +275,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 3648d4ebf2ac3d32
+# sha256 of all above: 2526218569764e7e

@@ -396,17 +396,11 @@ class Model(nn.Module):
         seen = None
         if pixel_values is not None:
             seen = real_patches(pixel_values, pixel_attention_mask, self.patch_size, False)
-        images = None
+        image_features = None
         if pixel_values is not None:
             images = pixel_values.flatten(0, 1)
-        real = None
-        if images is not None:
             real = images[(images != 0).flatten(1).any(dim=1)]
-        found = None
-        if real is not None:
             found = self.model.connector.modality_projection(self.model.vision_model(real, seen))
-        image_features = None
-        if found is not None:
             image_features = found.flatten(0, 1)
         x = self.model.text_model(input_ids, image_features, attention_mask, position_ids)
         logits = self.lm_head(x)
@@ -442,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 42cbca66375d00a5
+# sha256 of all above: fea3a247e9252222

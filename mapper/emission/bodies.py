@@ -14,6 +14,7 @@ from mapper.emission.expressions import expression
 from mapper.emission.line_breaks import lines
 from mapper.emission.module_tree import Folder
 from mapper.emission.paths import Paths, list_folder
+from mapper.emission.simpler import optional_rows
 from mapper.emission.types import Types
 from mapper.errors import FlowError
 from mapper.flows.language import copied, dotted, is_fact, is_given, is_none_asked, is_optional, targets
@@ -109,8 +110,20 @@ class Body:
 
     def block(self, statements: list[ast.stmt], indent: int) -> list[str]:
         text: list[str] = []
-        for node in statements:
-            text += self.statement(node, indent)
+        for nodes in optional_rows(statements):
+            text += self.statement(nodes[0], indent) if len(nodes) == 1 else self.optional(nodes, indent)
+        return text
+
+    def optional(self, nodes: list[ast.stmt], indent: int) -> list[str]:
+        """One condition for values of which each is of the one before; the last is None where the first has nothing."""
+        last, source = nodes[-1].targets[0], nodes[0].value.args[0]  # type: ignore[attr-defined]
+        text = lines(f"{expression(last)} = None", indent)
+        text += lines(f"if {self.expression(source)} is not None:", indent)
+        for node in nodes:
+            inner = ast.Assign(node.targets, node.value.args[1])  # type: ignore[attr-defined]
+            asserted = self.bodies.types.asserted.get(id(node), [])
+            text += [f"{' ' * indent}    assert {name} is not None" for name in dict.fromkeys(asserted)]
+            text += self.plain(inner, indent + 4)
         return text
 
     def statement(self, node: ast.stmt, indent: int) -> list[str]:

@@ -1,10 +1,10 @@
-"""Sizes and lists as a person would write them: without factors of one, sums of a size with itself, and loops that run once."""
+"""Sizes, lists and conditions as a person would write them: none of one, none twice."""
 
 from __future__ import annotations
 
 import ast
 
-from mapper.flows.language import copied
+from mapper.flows.language import copied, is_optional
 
 
 def without_ones(node: ast.expr, ones: set[str]) -> ast.expr:
@@ -17,6 +17,39 @@ def without_sums_of_one(node: ast.expr) -> ast.expr:
     """`heads + 2 * heads`, where one field is what a flow knows as two, is `3 * heads`."""
     shorter: ast.expr = _Sums().visit(node)
     return shorter
+
+
+def optional_rows(statements: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """The statements, those in one list that one condition holds for.
+
+    `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`.
+    """
+    rows: list[list[ast.stmt]] = []
+    for at, node in enumerate(statements):
+        before = _optional_name(rows[-1][-1]) if rows else None
+        goes_on = before is not None and _asked(node) == before != _optional_name(node)
+        if goes_on and not any(_reads(later, before) for later in statements[at + 1 :]):
+            rows[-1].append(node)
+        else:
+            rows.append([node])
+    return rows
+
+
+def _optional_name(node: ast.stmt) -> str | None:
+    """The name that an optional value is given."""
+    is_one = (
+        isinstance(node, ast.Assign) and is_optional(node.value) and isinstance(node.targets[0], ast.Name)
+    )
+    return node.targets[0].id if is_one else None  # type: ignore[attr-defined]
+
+
+def _asked(node: ast.stmt) -> str | None:
+    """The name without which an optional value is None."""
+    return node.value.args[0].id if _optional_name(node) else None  # type: ignore[attr-defined]
+
+
+def _reads(node: ast.stmt, name: str | None) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 _ONCE = " for _ in range(1))"

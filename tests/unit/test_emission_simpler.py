@@ -9,7 +9,7 @@ import pytest
 from mapper.architecture import Fact
 from mapper.emission.drafts import LEFT_OUT, Argument, Draft, resolve
 from mapper.emission.module_tree import Folder
-from mapper.emission.simpler import without_ones, without_single_loops, without_sums_of_one
+from mapper.emission.simpler import optional_rows, without_ones, without_single_loops, without_sums_of_one
 
 
 def size(text: str) -> ast.expr:
@@ -90,3 +90,17 @@ def test_an_argument_that_a_file_says_is_left_out_where_it_is_torchs_own_number(
         draft.arguments[-1].default, draft.arguments[-1].usual = None, 1
     assert resolve(made, lambda *_: None).resolved == [LEFT_OUT]
     assert resolve(made, lambda *_: "stride").resolved == ["config.stride"]  # a field that may be edited
+
+
+@pytest.mark.parametrize(
+    ("text", "together"),
+    [
+        ("b = optional(a, f(a))\nc = optional(b, g(b))\nd = optional(c, h(c, x))\ny = k(d)", [3, 1]),
+        ("b = optional(a, f(a))\nc = optional(b, g(b))\ny = k(b, c)", [1, 1, 1]),  # b is read once more
+        ("b = optional(a, f(a))\nc = optional(e, g(b))", [1, 1]),  # another condition
+        ("b = optional(a, f(a))\nb = optional(b, g(b))\ny = k(b)", [1, 1, 1]),
+        ("b = f(a)\nc = optional(b, g(b))", [1, 1]),
+    ],
+)
+def test_values_of_which_each_is_of_the_one_before_have_one_condition(text: str, together: list[int]) -> None:
+    assert [len(row) for row in optional_rows(ast.parse(text).body)] == together
