@@ -617,9 +617,11 @@ class Model(nn.Module):
         reads_some = None
         if read_tiles is not None:
             reads_some = read_tiles.any(dim=-1)
-        cross_attention_mask = None
+        tiles = None
         if read_tiles is not None:
             tiles = found
+        cross_attention_mask = None
+        if tiles is not None:
             assert read_tiles is not None
             read_places = read_tiles.repeat_interleave(tiles.shape[3], dim=-1)
             assert reads_some is not None
@@ -663,4 +665,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b3cc97c408706d7d
+# sha256 of all above: 676bbcf60992ee97

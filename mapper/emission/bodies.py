@@ -110,7 +110,7 @@ class Body:
 
     def block(self, statements: list[ast.stmt], indent: int) -> list[str]:
         text: list[str] = []
-        for nodes in optional_rows(statements):
+        for nodes in optional_rows(statements, self.bodies.types.nullable):
             text += self.statement(nodes[0], indent) if len(nodes) == 1 else self.optional(nodes, indent)
         return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from mapper.flows.language import copied, is_optional
 
@@ -19,15 +20,17 @@ def without_sums_of_one(node: ast.expr) -> ast.expr:
     return shorter
 
 
-def optional_rows(statements: list[ast.stmt]) -> list[list[ast.stmt]]:
+def optional_rows(statements: list[ast.stmt], nullable: Collection[int]) -> list[list[ast.stmt]]:
     """The statements, those in one list that one condition holds for.
 
-    `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`.
+    `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`. `nullable` are the choices
+    (by identity) of which the value may be None itself.
     """
     rows: list[list[ast.stmt]] = []
     for at, node in enumerate(statements):
         before = _optional_name(rows[-1][-1]) if rows else None
         goes_on = before is not None and _asked(node) == before != _optional_name(node)
+        goes_on = goes_on and id(rows[-1][-1].value) not in nullable  # type: ignore[attr-defined]
         if goes_on and not any(_reads(later, before) for later in statements[at + 1 :]):
             rows[-1].append(node)
         else:

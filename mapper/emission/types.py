@@ -31,8 +31,10 @@ class Types:
         self.outputs: dict[str, str] = {}  # fields of the root's output
         self.required: set[tuple[int, str]] = set()  # parameters that may not be None, whoever passes them
         self.asserted: dict[int, list[str]] = {}  # statement -> optional names that it needs
+        self.nullable: set[int] = set()  # `optional(x, value)` of which the value may be None, too
         for _ in range(3):  # a value can pass three levels before its own type is settled
             self.asserted.clear()
+            self.nullable.clear()
             self.visit(program.root, dict(inputs))
 
     def of(self, piece: Piece, name: str) -> str:
@@ -139,6 +141,8 @@ class _Walk(Walk):
         self.names[name] = self.names.get(name, "Tensor").removesuffix(_OPTIONAL)
         self.in_choice = True
         result = self.type(node.args[1])
+        if result.endswith(_OPTIONAL):
+            self.types.nullable.add(id(node))
         self.names, self.in_choice = before, False
         return _join(result, "None")
 

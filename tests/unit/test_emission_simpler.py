@@ -100,7 +100,10 @@ def test_an_argument_that_a_file_says_is_left_out_where_it_is_torchs_own_number(
         ("b = optional(a, f(a))\nc = optional(e, g(b))", [1, 1]),  # another condition
         ("b = optional(a, f(a))\nb = optional(b, g(b))\ny = k(b)", [1, 1, 1]),
         ("b = f(a)\nc = optional(b, g(b))", [1, 1]),
+        ("b = optional(a, none())\nc = optional(b, g(b))", [1, 1]),  # the value may be None, too
     ],
 )
 def test_values_of_which_each_is_of_the_one_before_have_one_condition(text: str, together: list[int]) -> None:
-    assert [len(row) for row in optional_rows(ast.parse(text).body)] == together
+    statements = ast.parse(text).body
+    nullable = [id(node.value) for node in statements if "none()" in ast.unparse(node)]  # type: ignore[attr-defined]
+    assert [len(row) for row in optional_rows(statements, nullable)] == together
