@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mapper.architecture import Architecture
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -139,3 +139,18 @@ def test_patches_of_several_images_in_one_row_have_a_mask() -> None:
     )
     flows = [block.flow or "" for block in made.root.blocks() if block.kind == "attention"]
     assert flows and all("+masked+" in flow for flow in flows)
+
+
+def test_what_embeds_tokens_is_not_asked_which_images_it_takes() -> None:
+    layer = {
+        "attn_norm": (32,), "attn.Wqkv": (96, 32), "attn.Wo": (32, 32), "attn.q_norm": (8,), "attn.k_norm": (8,),
+        "mlp_norm": (32,), "mlp.Wi": (96, 32), "mlp.Wo": (32, 48),
+    }  # fmt: skip
+    shapes = {"embeddings.tok_embeddings": (97, 32), "embeddings.position_embeddings": (64, 32)}
+    shapes |= {"embeddings.norm": (32,), "final_norm": (32,)}
+    shapes |= {f"layers.{at}.{name}": shape for at in range(2) for name, shape in layer.items()}
+    tensors = {f"{name}.weight": TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    config = {"model_type": "unheard_of", "num_attention_heads": 4, "local_attention": 4, "vocab_size": 97}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    asked = {question.fact for question in made.questions}
+    assert "attention.pattern" in asked and "input.kind" not in asked
