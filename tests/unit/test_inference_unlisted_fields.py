@@ -8,7 +8,9 @@ import pytest
 
 from mapper.checkpoint import TensorInfo
 from mapper.inference.config import Config
+from mapper.inference.roots import task_of_config
 from mapper.rulebook.facts import FactRule
+from tests.shipped import RULEBOOK
 from tests.unit.test_facts import VOCABULARY, scope_in
 from tests.unit.test_inference_unlisted_layers import asked, example, facts, read, renamed
 
@@ -103,3 +105,11 @@ def test_layers_that_see_everything_beside_windows_may_turn_nothing() -> None:
     said = {"layer_types": kinds, "sliding_window": 4, "use_sliding_window": True}
     mixed = read(source, source.tensors, transformers_version=WRITTEN, **said)
     assert asked(mixed)["attention.rotary"] == (True, False)
+
+
+@pytest.mark.parametrize(
+    "name", ["UnheardOfForImageToText", "UnheardOfForAudio2Text", "UnheardOfForSeq2SeqLM"]
+)
+def test_a_class_that_makes_a_text_of_something_generates_it(name: str) -> None:
+    task = task_of_config(Config({"architectures": [name]}, RULEBOOK.config_vocabulary))
+    assert task is not None and task.value == "conditional_generation"
