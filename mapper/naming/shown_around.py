@@ -20,6 +20,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
+from mapper.words import parts
 
 _PACKED = "in_proj_weight"  # torch's own attention has queries, keys and values in one matrix of this name
 _EMBEDDINGS, _TARGETS = ("embeddings", None), ("target_embeddings", None)
@@ -28,6 +29,7 @@ _CLASSIFIER: BlockPath = (("classifier", None),)
 _GUESSED = (None, "down", "up", "lm_head", "hidden_projection", "linear")
 _ENTRIES = {"projection", "token", "patch"}
 _POSITIONS = {"position", "position_table"}
+_PLACES = {"pos", "position", "positions", "positional", "places", "pe"}  # words of such a table
 _HEADS = {"classifier", "class_head", "output_projection", "projection_head"}
 
 
@@ -97,9 +99,11 @@ def _entry(free: Sequence[Leaf], roles: set[str | None], stack: _Stack) -> Shown
 
 
 def _positions(free: Sequence[Leaf], roles: set[str | None], stack: _Stack) -> Shown:
-    """The one bare table of rows as wide as the layers are."""
+    """The one bare table of rows as wide as the layers are: by its word no rows that stand among what is read."""
     tables = [leaf for leaf in free if leaf.role is None and leaf.kind == "Parameter"]
-    tables = [leaf for leaf in tables if _has_rows(leaf, stack.width)]
+    tables = [
+        leaf for leaf in tables if _has_rows(leaf, stack.width) and parts(str(leaf.place[-1])) & _PLACES
+    ]
     if len(tables) == 1 and not roles & _POSITIONS:
         why = "the only table of rows as wide as the layers"
         yield tables[0], with_role(tables[0], (*stack.tower, _EMBEDDINGS), "position_table", why)

@@ -90,6 +90,14 @@ def test_of_two_maps_that_read_the_states_neither_is_taken(tmp_path: Path) -> No
     assert "classifier" not in (roles["middle"], roles["spread"])
 
 
+def test_rows_that_are_no_places_stay_without_a_role(tmp_path: Path) -> None:
+    model = Around(
+        nn.Linear(GIVEN, WIDTH), nn.Linear(WIDTH, 3), (1, 4, WIDTH), named("inp", "queries", "trunk", "out")
+    )
+    leaves = mapper.inspect(stored(model, tmp_path / "model")).architecture.leaves
+    assert {str(leaf.place): leaf.role for leaf in leaves}["queries"] is None
+
+
 class Pair(nn.Module):
     """torch's encoder and decoder, a table of words for each, one of positions for both, and a head."""
 

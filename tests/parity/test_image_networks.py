@@ -350,6 +350,50 @@ def vgg(net: Plain, x: Tensor) -> Tensor:
     return net.linear(x.mean(dim=(2, 3)), "head.fc", 5)
 
 
+def mobilenet_hybrid(net: Plain, x: Tensor) -> Tensor:
+    def normed(
+        x: Tensor, at: str, size: int, kernel: int = 1, stride: int = 1, is_depthwise: bool = False
+    ) -> Tensor:
+        groups = x.shape[1] if is_depthwise else 1
+        return net.batch_norm(net.conv(x, f"{at}.conv", size, kernel, stride, groups=groups), f"{at}.bn")
+
+    def scaled(y: Tensor, at: str) -> Tensor:
+        return y * net.tensor(f"{at}.layer_scale.gamma", y.shape[1]).view(-1, 1, 1)
+
+    def bottleneck(x: Tensor, at: str, size: int, stride: int) -> Tensor:
+        y = normed(x, f"{at}.dw_start", x.shape[1], 3, is_depthwise=True)
+        y = F.relu(normed(y, f"{at}.pw_exp", 3 * size))
+        y = F.relu(normed(y, f"{at}.dw_mid", 3 * size, 5, stride, is_depthwise=True))
+        y = scaled(normed(y, f"{at}.pw_proj", size), at)
+        return x + y if stride == 1 else y
+
+    def attention(x: Tensor, at: str, heads: int, size: int, is_reduced: bool) -> Tensor:
+        y, width = net.batch_norm(x, f"{at}.norm"), x.shape[1]
+        read = {}
+        for part in ("key", "value"):
+            read[part] = y
+            if is_reduced:
+                y_down = net.conv(y, f"{at}.attn.{part}.down_conv", width, 3, 2, groups=width)
+                read[part] = net.batch_norm(y_down, f"{at}.attn.{part}.norm")
+            read[part] = net.conv(read[part], f"{at}.attn.{part}.proj", size, 1).flatten(2).mT
+        q = net.conv(y, f"{at}.attn.query.proj", heads * size, 1).flatten(2).mT
+        several = [read[part].repeat(1, 1, heads) for part in ("key", "value")]
+        seen = attended(q, *several, heads).mT.unflatten(2, x.shape[2:])
+        return x + scaled(net.conv(seen, f"{at}.attn.output.proj", width, 1), at)
+
+    x = F.relu(net.batch_norm(net.conv(x, "conv_stem", 8, 3, 2), "bn1"))
+    for index, size in enumerate((8, 12)):
+        x = F.relu(net.batch_norm(net.conv(x, f"blocks.{index}.0.conv", size, 3, 2), f"blocks.{index}.0.bn1"))
+    x = bottleneck(x, "blocks.2.0", 16, 2)
+    x = attention(x, "blocks.2.1", 4, 6, True)
+    x = bottleneck(x, "blocks.3.0", 20, 2)
+    x = attention(x, "blocks.3.1", 4, 6, False)
+    x = bottleneck(x, "blocks.3.2", 20, 1)
+    x = F.relu(net.batch_norm(net.conv(x, "blocks.4.0.conv", 24, 1), "blocks.4.0.bn1"))
+    x = F.relu(net.batch_norm(net.conv(x.mean(dim=(2, 3), keepdim=True), "conv_head", 28, 1), "norm_head"))
+    return net.linear(x.flatten(1), "classifier", 5)
+
+
 def mnasnet(net: Plain, x: Tensor) -> Tensor:
     def normed(
         x: Tensor, at: str, number: int, size: int, kernel: int, stride: int = 1, groups: int = 1
@@ -417,6 +461,7 @@ CASES: dict[str, Case] = {  # a forward, the side of its image, timm's config be
     "mnasnet_of_timm": (efficientnet(F.relu, 1e-3, True), 64, {}, {**PLAIN, "padding": "same", "norm.eps": 1e-3}),
     "siglip": (siglip, 32, {"architecture": "vit_base_patch32_siglip_256", "model_args": {"num_heads": 3}}, {}),
     "vgg": (vgg, 224, {"architecture": "vgg11", "num_classes": 5}, {}),
+    "mobilenet_hybrid": (mobilenet_hybrid, 64, {"architecture": "mobilenetv4_hybrid_medium", "num_classes": 5}, {}),
     "small_vgg": (vgg, 64, {"architecture": "vgg11", "num_classes": 5}, {}),
     "mnasnet": (mnasnet, 64, {}, {}),
     "googlenet": (googlenet, 64, {}, {}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 
 from mapper.inference.chains.elements import Element
 from mapper.words import parts
@@ -43,19 +42,27 @@ def numbered_before(elements: Sequence[Element]) -> dict[int, int]:
 def listed_before(elements: Sequence[Element]) -> dict[int, set[int]]:
     """For each layer that has a place of its own in a list those before it there: `fc.0` stands before `fc.2.1`."""
     found: dict[int, set[int]] = {}
-    for one, other in permutations(elements, 2):
-        places = (one.leaf.place, other.leaf.place)
-        if places[0][0] != places[1][0]:
-            continue  # of no list together, as most are: this runs for every pair
-        at = next((at for at, pair in enumerate(zip(*places, strict=False)) if pair[0] != pair[1]), 0)
-        is_alone = at > 0 and any(len(place) == at + 1 for place in places)
-        if is_alone and _is_lower(places[0][at], places[1][at]):
-            found.setdefault(id(other), set()).add(id(one))
+    for members in _members(elements).values():
+        alone = [(number, element) for number, element, is_alone in members if is_alone]
+        for number, element, _ in members if alone else ():
+            for other_number, other in alone:
+                if number != other_number:
+                    first, last = (element, other) if number < other_number else (other, element)
+                    found.setdefault(id(last), set()).add(id(first))
     return found
 
 
-def _is_lower(one: object, other: object) -> bool:
-    return isinstance(one, tuple) and isinstance(other, tuple) and one < other
+def _members(
+    elements: Sequence[Element],
+) -> dict[Sequence[object], list[tuple[tuple[int, ...], Element, bool]]]:
+    """The layers below each list: at which number, and whether they are its very elements."""
+    found: dict[Sequence[object], list[tuple[tuple[int, ...], Element, bool]]] = {}
+    for element in elements:
+        place = element.leaf.place
+        for at, part in enumerate(place):
+            if at and isinstance(part, tuple):
+                found.setdefault(tuple(place[:at]), []).append((part, element, len(place) == at + 1))
+    return found
 
 
 def natural(name: str) -> list[tuple[int, str]]:

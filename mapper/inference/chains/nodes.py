@@ -82,6 +82,9 @@ class Sources:
         alike = in_lists_alike([node.first for node in self.nodes])
         self.alike = {node.name for node in self.nodes if id(node.first) in alike}
         self.by_name = {node.name: node for node in self.nodes}
+        # each is asked for again and again, of every pair of layers
+        self.homes = {node.name: self._gate_of(node) for node in self.nodes}
+        self.blocks_before = {node.name: self._block_before(node) for node in self.nodes}
 
     # ---------------------------------------------------------------------------------------------- looking
     def solve(self) -> None:
@@ -184,7 +187,7 @@ class Sources:
         if node.name in self.alike:
             return False
         found = self.candidates(node)
-        for before in filter(None, (self._numbered_before(node), self._block_before(node))):
+        for before in filter(None, (self._numbered_before(node), self.blocks_before[node.name])):
             if before.name in found:
                 self.known[node.name] = (before.name, f"numbers: {before.name}, then {node.name}")
                 return True
@@ -287,6 +290,9 @@ class Sources:
         return f"pooled({other.name})" if is_pooled else other.name
 
     def home_of(self, node: Node) -> tuple[object, ...]:
+        return self.homes[node.name]
+
+    def _gate_of(self, node: Node) -> tuple[object, ...]:
         """The gate that a layer belongs to; of `gates.0` and `gates.1` each is one. Empty for none."""
         place = node.first.leaf.place
         at = next((at for at, part in enumerate(place) if is_of(part, self.apart)), None)

@@ -412,6 +412,12 @@ class _Search:
     def run(self) -> Iterator[tuple[Link, ...]]:
         """Every order, the likeliest first."""
         links: list[Link] = []
+        nothing: set[int] = set()
+        self.rows = [
+            (id(each), each, self.before.get(id(each)), self.listed.get(id(each), nothing))
+            for each in self.elements
+        ]
+        self.every = {row[0] for row in self.rows}
         waiting = [self.next(links, set())]
         while waiting:
             if self.budget.left < 0:
@@ -430,10 +436,12 @@ class _Search:
     def next(self, links: list[Link], taken: set[int]) -> Iterator[Link]:
         last = links[-1].element if links else None
         before = links[-1].after if links else Data(START)
-        left = [element for element in self.elements if id(element) not in taken]
-        waiting = set(map(id, left))
-        free = [element for element in left if self.before.get(id(element)) not in waiting]
-        free = [element for element in free if not self.listed.get(id(element), set()) & waiting]
+        waiting = self.every - taken
+        free = [
+            element
+            for key, element, first, listed in self.rows
+            if key in waiting and first not in waiting and listed.isdisjoint(waiting)
+        ]
         self.budget.left -= len(free)
         for element in sorted(free, key=lambda one: self.preference(last, one)):
             must_join = id(element) in self.must_join
