@@ -188,7 +188,7 @@ def _feed_forwards(folders: Folders) -> Iterator[Place]:
         if rows > width and back == (width, rows):
             yield folder
     for folder, inside in folders.items():
-        if _is_up_and_down(inside):
+        if _is_up_and_down(inside) or _are_called_connected(inside):
             yield folder
 
 
@@ -198,6 +198,12 @@ def _experts(folders: Folders, known: Mapping[Place, str]) -> Iterator[Place]:
         maps = [leaf for leaf in inside if leaf.kind == "Linear" and len(leaf.place) == len(folder) + 1]
         if known.get(folder) == _MOE and isinstance(folder[-1], tuple) and len(maps) >= _LEAST:
             yield folder
+
+
+def _are_called_connected(inside: Iterable[Leaf]) -> bool:
+    """Whether two convolutions, and nothing else, are called fully connected (`fc1`, `fc2`): maps of channels, whatever their kernels."""
+    inside = list(inside)
+    return [leaf.place[-1] for leaf in inside] == ["fc1", "fc2"] and all(map(_is_convolution, inside))
 
 
 def _is_up_and_down(inside: Iterable[Leaf]) -> bool:

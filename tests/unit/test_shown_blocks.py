@@ -51,6 +51,12 @@ def test_a_convolution_with_its_norm_is_a_block_and_several_are_a_layer() -> Non
     }
 
 
+def test_two_convolutions_that_are_called_fully_connected_are_a_feed_forward_network() -> None:
+    row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
+    last = {**convolution("zag.fc1", 20, 8, 7, 7), **convolution("zag.fc2", 20, 20, 1, 1)}
+    assert kinds({**row, **last, **convolution("zog.a", 9, 7, 3, 3)})["zag"] == "feed_forward"
+
+
 def test_a_folder_around_one_convolution_is_a_block() -> None:
     row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
     branch = {**convolution("zag.conv", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
