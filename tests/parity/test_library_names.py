@@ -360,6 +360,23 @@ def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
     close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
 
 
+def test_torchtune_has_one_decoder_whose_words_are_its_head_and_whose_angles_are_stretched(
+    tmp_path: Path,
+) -> None:
+    """Without biases of queries it is a Gemma, whose norms scale by 1 + weight, or Llama 3.2."""
+    rotary = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # fmt: skip
+    model = llama(rms_norm_eps=1e-5, tie_word_embeddings=True, rope_parameters=rotary)
+    state = {name: tensor for name, tensor in model.state_dict().items() if "lm_head" not in name}
+    folder = save(tmp_path / "model", "model.pt", torchtune(state))
+    answers = {
+        "attention.heads": 4, "norm.eps": 1e-5, "norm.offset": False, "embedding.scale": None, "rotary.base": 500000.0,
+        "feed_forward.activation": "silu",
+    }  # fmt: skip
+    built = mapper.build(folder, hints=answers)
+    long = torch.arange(2048)[None] % 90
+    close(output(built(long), "logits"), model(long).logits)
+
+
 def first_esm(positions: str, has_factor: bool, **more: Any) -> tuple[Any, State]:
     """The reference, and its tensors under the names of the first release."""
     config = transformers.EsmConfig(
