@@ -184,7 +184,7 @@ def padded():
         lambda s, x: s.head(s.blocks(F.relu(s.stem(x)))), stem=conv(3, 4, 3, padding=1),
         blocks=lambda: nn.Sequential(Block(4, 4), Block(4, 6)), head=conv(6, 2, 1),
     )  # fmt: skip
-    answers = MAPS | {"chain.residual": "before_activation", "chain.residual_widened": "padded"}
+    answers = MAPS | {"chain.residual": "before_activation", "chain.residual_padding": "padded"}
     return net, answers, (torch.rand(2, 3, 6, 7),), ("chain.residual",)
 
 
@@ -394,13 +394,13 @@ def test_square_matrices_of_a_table_are_asked_about(tmp_path) -> None:
         tmp_path / "model.npz", W1=one.numpy(), b1=numpy.zeros(4), W2=other.numpy(), b2=numpy.zeros(4)
     )
     asked = mapper.inspect(tmp_path / "model.npz").architecture.questions
-    assert "chain.stored" in {question.name for question in asked}
+    assert "chain.layout" in {question.name for question in asked}
     x = torch.randn(2, 4)
     for stored, wanted in (
         ("in_out", torch.tanh(x @ one) @ other),
         ("out_in", torch.tanh(x @ one.T) @ other.T),
     ):
-        answers = {"chain.activation": "tanh", "chain.output": "none", "chain.stored": stored}
+        answers = {"chain.activation": "tanh", "chain.output": "none", "chain.layout": stored}
         model = mapper.build(tmp_path / "model.npz", hints=answers).float()
         torch.testing.assert_close(model(x).output, wanted)
 

@@ -67,7 +67,7 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
 def _wider(between: Between, span: Span, text: str) -> str:
     """What a block reads, with channels of zeros for those that it gives more."""
     is_both = (
-        between.answers.find(between.links[span.first].element.leaf, "chain.residual_widened") == PADDED[1]
+        between.answers.find(between.links[span.first].element.leaf, "chain.residual_padding") == PADDED[1]
     )
     before = span.widened // 2 if is_both else 0
     sides = ["0"] * 2 * between.links[span.last].after.axes

@@ -13,7 +13,7 @@ from mapper.inference.leaf_shapes import weight_shape
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers
 
-FACT = "chain.stored"
+FACT = "chain.layout"
 _FORM, _EITHER = "transposed", "either"  # the latter of what is asked about
 _OUT, _IN = "out_in", "in_out"  # x @ W.T, and x @ W
 _START, _, _END = NAMES_UNDONE.partition("{}")

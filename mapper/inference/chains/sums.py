@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BLOCK, LONG, BRANCH = "chain.residual", "chain.long_skip", "chain.residual_branch"
 BRANCHES = ("input", "activated")
-WIDENED = "chain.residual_widened"
+WIDENED = "chain.residual_padding"
 _NONE, _SUM = "none", "added"
 _FACTOR = re.compile(
     r"\d{1,3}(\.\d{1,6})?"
