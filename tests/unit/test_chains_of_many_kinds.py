@@ -420,6 +420,20 @@ def test_lists_of_scikit_learn_are_layers(tmp_path) -> None:
     )
 
 
+def test_the_first_places_of_maps_are_read() -> None:
+    net = Net(
+        lambda s, x: s.two(F.relu(s.one(x))[..., :5, :5]),
+        one=conv(3, 4, 3, padding=1),
+        two=conv(4, 2, 3, padding=1),
+    )
+    model, x = (
+        mapper.build(net.state_dict(), hints=MAPS | {"one:chain.pooling": "crop_5"}),
+        torch.rand(2, 3, 8, 9),
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).output, net(x))
+
+
 def test_maps_and_positions_do_not_go_together_as_they_are() -> None:
     net = Net(lambda s, x: x, conv=line(3, 4, 1), rnn=gru(4, 4), out=line(4, 2, 1))
     answers = MAPS | {"rnn:chain.reads": "positions(conv)", "out:chain.reads": "rnn + conv"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
 
 WINDOW = "{window}"  # in what is said of some places
+CUT = "{cut}"  # in what leaves the first places of each axis
 CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 LARGER = ("upsample", "bilinear", "aligned")  # words that make maps larger
 _LINEAR = ("", "linear", "bilinear", "trilinear")  # what torch calls it over so many axes
@@ -27,7 +28,7 @@ class Pooling:
 
     expression: str
     windows: tuple[Window, ...]
-    is_larger: bool  # whether it makes maps larger
+    is_larger: bool  # whether it makes maps larger, or leaves as many places as are said
     factor: int  # along the first axis that it changes
 
 
@@ -35,7 +36,9 @@ def pooling_of(
     value: str, kernels: Sequence[tuple[int, ...]], axes: int, table: Mapping[str, str]
 ) -> Pooling | None:
     """The pooling that a word says; None for none that is known. `kernels` are those of all convolutions."""
-    if value in table and WINDOW not in table[value]:  # over all places, at each of them
+    if (
+        value in table and WINDOW not in table[value] and CUT not in table[value]
+    ):  # over all places, at each of them
         return Pooling(table[value].format(axes=axes), (), False, 1)
     is_ceiled = value.endswith(CEILED)
     word, *sizes = value.removesuffix(CEILED).split("_")
@@ -43,6 +46,9 @@ def pooling_of(
     if word not in table or not 1 <= len(found) <= 3 or None in found:
         return None
     flat = [size or () for size in found]
+    if CUT in table[word]:
+        text = table[word].format(cut=", ".join(f":{size}" for size in flat[0]))
+        return Pooling(text, (), True, 1) if len(flat) == 1 else None
     kernel, stride, padding = (*flat, *([flat[0], (0,) * axes][len(flat) - 1 :]))
     if "x" not in sizes[0]:  # maps of one column have nothing to pool along it
         kernel, stride = (_narrow(each, kernels) for each in (kernel, stride))
@@ -63,7 +69,7 @@ def pooled(between: Between, link: Link, value: str, fact: str = "chain.pooling"
     found = pooling_of(value, kernels, link.after.axes, between.tables["pooling"])
     if found is None:
         table = between.tables["pooling"].items()
-        known = ", ".join(f"{name}_2" if WINDOW in text else name for name, text in table)
+        known = ", ".join(f"{name}_2" if WINDOW in text or CUT in text else name for name, text in table)
         allowed = f"allowed: none, {known}, max_3_2, max_2x1 and the like"
         raise between.answers.refuse(link.element.leaf, fact, value, allowed)
     between.say(found.expression)
