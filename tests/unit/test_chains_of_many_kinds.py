@@ -420,6 +420,23 @@ def test_lists_of_scikit_learn_are_layers(tmp_path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "compare"),
+    [
+        ("cosine", F.cosine_similarity),
+        ("distance", lambda one, other: (one - other).norm(dim=-1)),
+        ("manhattan", lambda one, other: torch.exp(-(one - other).abs().sum(-1))),
+    ],
+)
+def test_what_one_network_makes_of_two_inputs_is_compared(word, compare) -> None:
+    net = Net(lambda s, x: s.rnn(s.embedding(x))[0][:, -1], embedding=table(9, 4), rnn=gru(4, 5))
+    inputs = torch.randint(9, (2, 3)), torch.randint(9, (2, 3))
+    answers = {"chain.positions": "last", "chain.output": "none", "chain.paired": word}
+    with torch.no_grad():
+        made = mapper.build(net.state_dict(), hints=answers)(*inputs).output
+        torch.testing.assert_close(made, compare(*map(net, inputs)))
+
+
 def test_the_first_places_of_maps_are_read() -> None:
     net = Net(
         lambda s, x: s.two(F.relu(s.one(x))[..., :5, :5]),

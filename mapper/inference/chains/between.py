@@ -451,6 +451,7 @@ class Between:
             restore(self, last)
         self.output(last)
         mask(self, last)
+        self.twins.end(self)
         if self.twins.are_apart:
             self.add("return output(output=x.chunk(2)[0], output_2=x.chunk(2)[1])")
             return

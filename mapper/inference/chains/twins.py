@@ -50,6 +50,7 @@ class Twins:
     def __init__(self, answers: Answers):
         self.answers = answers
         self.are_apart = False  # now
+        self.ends_in = ""  # what is computed of both at the end
 
     @staticmethod
     def are_told(answers: Answers) -> bool:
@@ -58,15 +59,19 @@ class Twins:
     def enter(self, between: Between) -> None:
         if self.are_told(self.answers):
             between.say(f"torch.cat((x, {OTHER}))")
-            value = self.answers.told(TWINS)
-            if value not in ("", "apart"):
+            self.ends_in = self.answers.told(TWINS).replace("apart", "")
+            if self.ends_in not in ("", *between.tables["paired"]):
+                known = ", ".join(between.tables["paired"])
                 raise self.answers.refuse(
-                    between.links[0].element.leaf,
-                    TWINS,
-                    value,
-                    f"apart, or at a layer {', '.join(between.tables['paired'])}",
+                    between.links[0].element.leaf, TWINS, self.ends_in, f"apart, or {known}"
                 )
             self.are_apart = True
+
+    def end(self, between: Between) -> None:
+        """What is computed of what both inputs leave at the end."""
+        if self.are_apart and self.ends_in:
+            between.say(between.tables["paired"][self.ends_in].format(**_BOTH))
+            self.are_apart = False
 
     def meet(self, between: Between, link: Link) -> None:
         """What one layer reads of both inputs."""
