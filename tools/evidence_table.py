@@ -19,7 +19,7 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
     """A row for each fact: right by weights, by behaviour, by a default that nothing tells from others, silent, wrong."""
     facts = sorted(
         {fact for fact, _, _ in counted},
-        key=lambda fact: -sum(n for key, n in counted.items() if key[0] == fact),
+        key=lambda fact: (-sum(n for key, n in counted.items() if key[0] == fact), fact),
     )
     heads = ("asked", "right by weights", "right by behaviour", *DEFAULTS, "silent", "wrong")
     rows = [f"| fact | {' | '.join(heads)} |", "| --- " * (len(heads) + 1) + "|"]
@@ -128,8 +128,8 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a graphics card
     with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
         running = [pool.submit(told, source, options.seconds, options.device) for source in options.sources]
-        for done in as_completed(running):
-            name, outcomes = done.result()
+        for future in running:
+            name, outcomes = future.result()
             for fact, evidence, outcome, said, true in outcomes:
                 counted[fact, evidence, outcome] += 1
                 if not options.markdown or outcome == "wrong":

@@ -106,12 +106,15 @@ class Body:
             f"{name}: {types.of(self.piece, name)}" for name in (*self.piece.takes, *self.piece.context)
         ]
         head = f"def {self.bodies.method_name(self.piece.block)}({', '.join(['self', *parameters])}) -> {types.returns(self.piece)}:"
-        return [*lines(head, 4), *self.block(self.piece.statements, 8)]
+        text = lines(head, 4)
+        for nodes in optional_rows(self.piece.statements, self.bodies.types.nullable):
+            text += self.statement(nodes[0], 8) if len(nodes) == 1 else self.optional(nodes, 8)
+        return text
 
     def block(self, statements: list[ast.stmt], indent: int) -> list[str]:
         text: list[str] = []
-        for nodes in optional_rows(statements, self.bodies.types.nullable):
-            text += self.statement(nodes[0], indent) if len(nodes) == 1 else self.optional(nodes, indent)
+        for node in statements:
+            text += self.statement(node, indent)
         return text
 
     def optional(self, nodes: list[ast.stmt], indent: int) -> list[str]:

@@ -48,10 +48,7 @@ class Classes:
             for role, value in piece.block.roles.items():
                 for item in value if isinstance(value, list) else [value]:
                     if isinstance(item, Leaf):
-                        said = setting(item, role, piece.block, piece.flow)
-                        if (length := self.stages.lengths.get(id(item))) and not said.shape:
-                            facts = {**(said.facts or {}), length.name: length}
-                            said = replace(said, shape=(length.name,), facts=facts)
+                        said = self.as_long_as_its_stage(item, setting(item, role, piece.block, piece.flow))
                         if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
                             said = replace(said, arguments=None)
                         self.settings.setdefault(id(item), said)
@@ -69,6 +66,13 @@ class Classes:
                         said = setting(item, role, piece.block, piece.flow)
                         inner = self.settings.setdefault(id(item), said)
                         self.outer |= shared_facts(inner, said)
+
+    def as_long_as_its_stage(self, leaf: Leaf, said: Setting) -> Setting:
+        """With the stage's width as the length of a norm beside it, where the flow declares none."""
+        length = self.stages.lengths.get(id(leaf))
+        if length is None or said.shape:
+            return said
+        return replace(said, shape=(length.name,), facts={**(said.facts or {}), length.name: length})
 
     def run(self) -> list[ClassText]:
         """Every class, each after those it uses."""

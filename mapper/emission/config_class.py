@@ -36,12 +36,11 @@ class Sizes:
         if listed := self.stages.listed(fact):
             self.stages.reads(listed, *range(len(fact.value)))
             return self._of_list(listed)
-        own = next(filter(None, (self._own(word, fact.value, tower) for word in fact.same_as)), None)
-        own = own or next(filter(None, (self._others(word, fact.value) for word in fact.same_as)), None)
-        if own is None and (element := self.stages.element(fact)):
+        name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
+        if name is None and (element := self.stages.element(fact)):
             self.stages.reads(element.listed, element.at)
             return f"{self._of_list(element.listed)}[{element.at}]"
-        name = own or self._own(fact.name, fact.value, tower) or self._others(fact.name, fact.value)
+        name = name or self._named(fact.name, fact.value, tower)
         if name is not None:
             self.used.setdefault(name, self.facts[name])
         return name
@@ -60,13 +59,11 @@ class Sizes:
         self.facts[name] = self.used[name] = fact
         return name
 
-    def _own(self, fact: str, value: Any, tower: str) -> str | None:
-        """The field of a fact in its tower if it has this value."""
+    def _named(self, fact: str, value: Any, tower: str) -> str | None:
+        """The field of a fact if it has this value; else the one with it that another tower has: a class above builds their layers."""
         name = self.by_fact.get(placed(fact, tower, self.towers))
-        return name if name is not None and self.facts[name].value == value else None
-
-    def _others(self, fact: str, value: Any) -> str | None:
-        """The one field of a fact with this value that another tower has: a class above builds their layers."""
+        if name is not None:
+            return name if self.facts[name].value == value else None
         names = {
             name
             for (known, _), name in self.by_fact.items()

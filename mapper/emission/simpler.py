@@ -23,7 +23,8 @@ def without_sums_of_one(node: ast.expr) -> ast.expr:
 def optional_rows(statements: list[ast.stmt], nullable: Collection[int]) -> list[list[ast.stmt]]:
     """The statements, those in one list that one condition holds for.
 
-    `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`. `nullable` are the choices
+    `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`: the statements are all that
+    can. `nullable` are the choices
     (by identity) of which the value may be None itself.
     """
     rows: list[list[ast.stmt]] = []
@@ -31,6 +32,8 @@ def optional_rows(statements: list[ast.stmt], nullable: Collection[int]) -> list
         before = _optional_name(rows[-1][-1]) if rows else None
         goes_on = before is not None and _asked(node) == before != _optional_name(node)
         goes_on = goes_on and id(rows[-1][-1].value) not in nullable  # type: ignore[attr-defined]
+        # the last name is None in front of the condition: none of the others may mean what it was before
+        goes_on = goes_on and not any(_reads(row, _optional_name(node)) for row in rows[-1])
         if goes_on and not any(_reads(later, before) for later in statements[at + 1 :]):
             rows[-1].append(node)
         else:

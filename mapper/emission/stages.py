@@ -12,7 +12,8 @@ from mapper.flows.references import element_indices
 
 MOST = 8  # stages; of more, numbers are easier to read where they stand
 _STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a stage into the next
-_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "layers")  # what configs list by stage
+_COUNT = "layers"
+_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", _COUNT)  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 _WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")
 _INPUTS = ("in_channels", "in_features", "input_size")
@@ -40,6 +41,9 @@ class Stages:
     """The elements that facts of stages are, by the facts' identity: equal facts of two stages are two."""
 
     elements: dict[int, Element] = field(default_factory=dict)
+    lists: dict[int, Listed] = field(
+        default_factory=dict
+    )  # by the identity of the fact that is the whole list
     lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
 
@@ -48,7 +52,7 @@ class Stages:
 
     def listed(self, fact: Fact) -> Listed | None:
         """The list that this fact is, whole."""
-        return next((item.listed for item in self.elements.values() if item.listed.fact is fact), None)
+        return self.lists.get(id(fact))
 
     def reads(self, listed: Listed, *places: int) -> None:
         """Notes that a source names these elements of a list."""
@@ -133,8 +137,8 @@ class _Stack:
         own = [{fact.value for fact in facts if fact.name == name} for facts in self.facts]
         values = [next(iter(found)) for found in own if len(found) == 1]
         first = next(fact for fact in self.facts[0] if fact.name == name)
-        is_count = first.evidence == "name"
-        if len(values) != len(own) or len({*values}) == 1 or (is_count and 1 in values):
+        is_single = _last(first) == _COUNT and 1 in values
+        if len(values) != len(own) or len({*values}) == 1 or is_single:
             return None
         source = f"{first.source} and {len(own) - 1} more"
         return Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
@@ -171,6 +175,7 @@ class _Stack:
     def note(self, fact: Fact, element: Element | None) -> None:
         if element is not None:
             self.found.elements.setdefault(id(fact), element)
+            self.found.lists[id(element.listed.fact)] = element.listed
 
     def of_own(self, fact: Fact, at: int) -> Element | None:
         """The element of the fact's own list; what the first stage reads is no stage's."""

@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mapper import limits
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import UNDONE, TensorInfo
 from mapper.errors import FormatError, MapperError, SourceError, shorten
 from mapper.sources.files import base_name, open_regular
 from mapper.sources.ggml import Stored, Type, is_float, numbers, type_of
@@ -139,7 +139,7 @@ def _notes(naming: Naming | None, architecture: Any, kinds: set[Type], dtype: st
             f"no naming knows the architecture {shorten(str(architecture))}: names are those in the file"
         )
     else:
-        notes.append(f"names and arrangement of {naming.container} undone ({naming.name})")
+        notes.append(f"{UNDONE.format(naming.container)} ({naming.name})")
     return notes
 
 

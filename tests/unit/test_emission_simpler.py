@@ -100,6 +100,8 @@ def test_an_argument_that_a_file_says_is_left_out_where_it_is_torchs_own_number(
         ("b = optional(a, f(a))\nc = optional(e, g(b))", [1, 1]),  # another condition
         ("b = optional(a, f(a))\nb = optional(b, g(b))\ny = k(b)", [1, 1, 1]),
         ("b = f(a)\nc = optional(b, g(b))", [1, 1]),
+        ("b = optional(a, f(a))\na = optional(b, g(b))", [1, 1]),  # a would be None when it is asked
+        ("b = optional(a, f(a, c))\nc = optional(b, g(b))", [1, 1]),  # and c when it is read
         ("b = optional(a, none())\nc = optional(b, g(b))", [1, 1]),  # the value may be None, too
     ],
 )
