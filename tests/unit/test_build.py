@@ -16,7 +16,7 @@ from tests.checkpoints import BERT, bert_shapes, write_bert, write_manifest
 
 IDS = torch.arange(14).reshape(2, 7)
 HOSTILE: dict[str, dict[str, tuple[int, ...]]] = {
-    "keywords": {"class.def.weight": (4, 4), "import.weight": (4, 4), "None.weight": (2, 2)},
+    "keywords": {"class.def.weight": (4, 4), "import.weight": (4, 4), "None.weight": (3, 3)},
     "members of a module": {"forward.weight": (4, 4), "type.weight": (3, 3), "training.bias": (3,), "_modules": (3,)},
     "members of a dict": {"a.keys.weight": (2, 2), "a.items.weight": (2, 2), "b.get": (3,), "b.copy": (2,), "c.update": (2,)},
     "code": {'__import__("os").system("false")': (2, 2), 'a";import os;"': (2, 2), "x\ny.weight": (2, 2), "a'''b.weight": (2, 2)},

@@ -278,8 +278,11 @@ def _is_other(block: Block) -> bool:
             for leaf in block.leaves()
         )
     is_attention = block.kind == "attention"
-    if block.kind == "moe" and all(leaf.kind == "Linear" for leaf in block.leaves()):
-        return False
+    if (
+        block.kind == "moe"
+    ):  # experts by numbers alone are rows of maps; those with words are feed-forward networks
+        inner = [leaf for leaf in block.leaves() if len(leaf.place) > len(block.home) + 1]
+        return not all(leaf.kind == "Linear" and isinstance(leaf.place[-1], tuple) for leaf in inner)
     return block.kind in _OTHER and not (
         is_attention and (_is_one_map(block) or _is_gate(block) or _is_of_maps(block))
     )
