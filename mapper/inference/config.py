@@ -32,6 +32,7 @@ class Found:
     wanted: bool = True  # False: it stands where an object should be that holds the field
     default_of: str = ""  # the type whose own default it is, where the file leaves it out
     by_form: bool = False  # no rule has its whole name: it is known where a fact comes from it
+    is_name: bool = False  # that there is such a field is all that is read of it
 
 
 class Config:
@@ -149,7 +150,7 @@ class Config:
 
     def use(self, found: Iterable[Found]) -> None:
         """Note that a fact of the model comes from these fields."""
-        names = [item.name for item in found if not item.default_of]
+        names = [item.name for item in found if not item.default_of and not item.is_name]
         self.read.update(names, [self.seen.twins[name] for name in names if name in self.seen.twins])
         self.looked_up.update(names)
 
@@ -218,7 +219,7 @@ class Config:
     def _anywhere(self, part: str, pattern: str) -> Found | None:
         """The first field of a part whose name is of a form, whatever it holds: null says that its class has the option."""
         names = (name for name in _names(self.part(part)) if fnmatchcase(name, pattern))
-        return next((Found(name, name, by_form=True) for name in names), None)
+        return next((Found(name, name, by_form=True, is_name=True) for name in names), None)
 
     def _looked_up(self, part: str, key: str) -> Found | None:
         if key.startswith(ANYWHERE):

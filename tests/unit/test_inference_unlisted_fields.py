@@ -43,6 +43,31 @@ def test_a_whole_config_without_a_field_of_rotary_embeddings_has_none() -> None:
     assert "rotary" in asked(read(source, source.tensors, transformers_version=WRITTEN, rope_scaling=None))
 
 
+@pytest.mark.parametrize("order", [("rope_fancy_scale", "rope_theta"), ("rope_theta", "rope_fancy_scale")])
+def test_that_a_field_is_there_does_not_say_that_it_is_read(order: tuple[str, str]) -> None:
+    source = example("llama")
+    values = {"rope_theta": 10000.0, "rope_fancy_scale": 0.5}
+    found = read(source, source.tensors, **{name: values[name] for name in order})
+    assert any("rope_fancy_scale" in str(finding) for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    "said", [{"position_embedding_type": "rotary"}, {"auto_map": {"AutoModel": "model.Own"}}]
+)
+def test_a_config_that_may_leave_fields_out_or_names_positions_otherwise_settles_nothing(
+    said: dict[str, Any],
+) -> None:
+    source = example("jamba")
+    assert "rotary" not in asked(read(source, source.tensors, transformers_version=WRITTEN))
+    assert "rotary" in asked(read(source, source.tensors, transformers_version=WRITTEN, **said))
+
+
+def test_a_field_that_names_the_norm_goes_before_one_for_its_bias() -> None:
+    source = example("imagegpt")
+    leaves = read(source, source.tensors, norm_bias=False, norm_type="rmsnorm").leaves
+    assert {leaf.kind for leaf in leaves if leaf.place[-1] in ("ln_1", "ln_2")} == {"RMSNorm"}
+
+
 def test_a_field_for_biases_of_norms_says_that_they_take_the_mean_away() -> None:
     source = example("imagegpt")
     assert asked(read(source, source.tensors))["norm.kind"] == ("LayerNorm", "RMSNorm")

@@ -122,7 +122,13 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
         else:
             found += [Span(at, end_of(links, at), False) for at in mains if _is_alone(links[at])]
     even = {_names(links, span) for span in found if span.is_block and not span.widened and not span.branch}
-    return [span for span in found if not span.widened or (_names(links, span) in even and not known)]
+    wider = [span for span in found if span.widened and not _bulges(links, span) and not known]
+    return [span for span in found if not span.widened or (span in wider and _names(links, span) in even)]
+
+
+def _bulges(links: Sequence[Link], span: Span) -> bool:
+    """Whether a block is wider within than at its end: such add their input only where it has as many channels (1801.04381)."""
+    return max(link.after.width for link in links[span.first : span.last]) > links[span.last].after.width
 
 
 def _widened(first: Link, last: Link) -> int:
