@@ -38,7 +38,7 @@ from mapper.inference.chains.outputs import SIZES
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.inference.chains.states import states_of
-from mapper.inference.chains.texts import names_in
+from mapper.inference.chains.texts import NAME, names_in, names_in_calls
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
@@ -46,22 +46,11 @@ if TYPE_CHECKING:
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _DIGITS = 8  # of how wide an input may be said to be
 _NOTHING = "none"  # of a layer that is of no use
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+")
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 
 
 def _is_name(text: str) -> bool:
     return names_in(text) == (text,)
-
-
-def _inside(text: str) -> str:
-    """What stands before the parenthesis that closes one that was opened before it."""
-    depth = 1
-    for at, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if not depth:
-            return text[:at]
-    return text
 
 
 @dataclass
@@ -133,7 +122,7 @@ class Weaving:
     def _by_layer(self, text: str) -> str:
         """An expression with a layer's name for that of a norm or slopes behind it: what is read of both is the same."""
         names = {element.name: node.name for node in self.nodes for element in node.elements}
-        return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
+        return NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
     def _measure(self, reads: Mapping[str, str]) -> None:
         """Widths of inputs that stand beside others: what these leave of what a layer reads, where one alone is unknown."""
@@ -174,13 +163,13 @@ class Weaving:
         """Everything, into `between`."""
         reads, told = self.reads(), self._by_layer(self.answers.told(GIVES))
         self.gives, self.is_told = told, bool(told)
+        self._take_codes([*reads.values(), told])
+        self.texts = reads = {name: text for name, text in reads.items() if name in self.by_name}
         self.readers: dict[str, list[str]] = {}
         for name, text in reads.items():
             for source in names_in(text):
                 self.readers.setdefault(source, []).append(name)
-        self.texts = reads
         self.rows = set(self._rows([*reads.values(), told]))
-        self._take_codes([*reads.values(), told])
         self.begins = states_of(self.nodes, reads, self.answers)
         runs = self._runs(reads)
         self.called = [node for run in runs for node in run.nodes]
@@ -192,28 +181,33 @@ class Weaving:
         between.written.problems += unread(self.bare, [*reads.values(), told], self.answers, self._leaves)
         self._finish(between, ends)
 
-    def entries(self, names: Iterable[str]) -> Iterator[str]:
-        """The inputs that layers, and what they give, come of."""
-        for name in names:
-            if name in self.by_name:
-                yield from self._entries(self.by_name[name])
+    def entries(self, names: Iterable[str]) -> list[str]:
+        """The inputs that what layers give comes of, in order."""
+        seen: dict[str, None] = {}
+        waiting = [name for name in names if name in self.by_name]
+        while waiting:
+            name = waiting.pop(0)
+            if name not in seen:
+                seen[name] = None
+                waiting[:0] = names_in(self.texts.get(name, ""))
+        return [name for name in seen if not self.is_own(name)]
 
     def _take_codes(self, texts: Iterable[str]) -> None:
         """Tables whose rows are looked for, and not called with numbers: no layers."""
-        named = {found[1] for text in texts for found in re.finditer(r"\bnearest\(.*?,\s*([\w.]+)\)", text)}
+        named = {name for text in texts for names in names_in_calls("nearest", text) for name in names[-1:]}
         for node in [node for node in self.nodes if node.first.group == EMBEDDING and node.name in named]:
             data = Data(ROWS, node.first.outputs)
             text = f"{self.roles[id(node.first)]}.weight"
             self.known[node.name] = Value(text, data, (node.name,), rows=node.first.inputs)
             self.bare[node.name] = self.known[node.name]
             self.nodes.remove(node)
-            del self.by_name[node.name], self.texts[node.name]
+            del self.by_name[node.name]
 
     def _rows(self, texts: Iterable[str]) -> Iterator[str]:
         """Inputs with a row of characters for each word: what an expression reads of each."""
         for text in texts:
-            for found in re.finditer(rf"\b{EACH}\((.*)", text):
-                yield from self.entries(names_in(_inside(found[1])))
+            for names in names_in_calls(EACH, text):
+                yield from self.entries(names)
 
     def _refuse_idle(self, ends: Sequence[Node]) -> None:
         """Raises HintError for a layer that nobody reads and that is no output: something was not said."""
@@ -465,15 +459,8 @@ class Weaving:
         if len(ends) != 2 or ends[0].gives.width != ends[1].gives.width:
             return ()
         one, other = (node.name for node in ends)
-        if not set(self._entries(ends[0])) & set(self._entries(ends[1])):
+        if not set(self.entries([one])) & set(self.entries([other])):
             return f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"
         table, rest = (one, other) if ends[0].first.group == EMBEDDING else (other, one)
         is_table = self.by_name[table].first.group == EMBEDDING
         return (f"{one}, {other}", f"{rest} + sum({table})") if is_table else ()
-
-    def _entries(self, node: Node) -> Iterator[str]:
-        for name in names_in(self.texts[node.name]):
-            if name in self.by_name:
-                yield from self._entries(self.by_name[name])
-            elif name not in self.bare:
-                yield name
