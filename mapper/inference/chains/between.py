@@ -451,12 +451,11 @@ class Between:
             restore(self, last)
         self.output(last)
         mask(self, last)
-        self.twins.end(self)
-        if self.twins.are_apart:
-            self.add("return output(output=x.chunk(2)[0], output_2=x.chunk(2)[1])")
-            return
+        is_apart = self.twins.end(self)
         more = "".join(f", {name}={name}" for name in self.outputs)
-        self.add(f"return output(output={self.name}{more})")
+        both = f"output={self.name}.chunk(2)[0], output_2={self.name}.chunk(2)[1]"
+        found = both if is_apart else f"output={self.name}"
+        self.add(f"return output({found}{more})")
 
     def output(self, last: Link) -> None:
         """What is computed from what a layer gives that no other reads."""

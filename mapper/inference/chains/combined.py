@@ -20,11 +20,11 @@ _TURN = "maps and positions do not go together: maps(A) makes maps of positions,
 _DEEPEST = 40  # parentheses within parentheses
 EACH = "each"  # of a row of characters for each word: a vector at each position of the words
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
-_HALVES = ("first_half", "second_half")  # of features or channels
+HALVES = ("first_half", "second_half")  # of features or channels
 _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
-_STACKED = (
-    "stacked_"  # positions in a row that become one, their features side by side: `stacked_2` (1508.01211)
-)
+# Positions in a row that become one, their features side by side: `stacked_2` (1508.01211).
+_STACKED = "stacked_"
+_DIGITS = 4  # of a number in a word
 _VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
 _SEQUENCES = ("rows", "columns")  # of maps
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
@@ -198,12 +198,17 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
         return f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)", data
     if word == "squeezed" and data.form == MAPS and data.axes > 1:  # of one place along their last axis
         return f"{tight}.squeeze(-1)", replace(data, axes=data.axes - 1)
-    count = word.removeprefix(_STACKED)
-    if word != count and count.isdecimal() and data.form != MAPS:
-        many = max(int(count[:4]), 1)
+    many = _count_of(word, _STACKED)
+    if many and data.form != MAPS:
         text = f"{tight}.unflatten(1, (-1, {many})).flatten(2)"
         return text, Data(ROWS, data.width * many, is_sequence=True)
     return None
+
+
+def _count_of(word: str, beginning: str) -> int:
+    """The number behind the beginning of a word; 0 where there is none, or one that is too long."""
+    count = word.removeprefix(beginning)
+    return int(count) if word != count and count.isdecimal() and len(count) <= _DIGITS else 0
 
 
 def _of_channels(word: str, inner: Value) -> tuple[str, Data] | None:
@@ -215,10 +220,10 @@ def _of_channels(word: str, inner: Value) -> tuple[str, Data] | None:
         return f"F.glu({inner.text}, dim={axis})", half
     if word == "magnitude":  # of complex numbers: their real parts are one half, the others the other
         return f"{tight}.unflatten({axis}, (2, -1)).norm(dim={axis if axis > 0 else -2})", half
-    if word in _HALVES:
-        return f"{tight}.chunk(2, dim={axis})[{_HALVES.index(word)}]", half
-    if word.startswith(_SHUFFLED) and word.removeprefix(_SHUFFLED).isdecimal() and data.axes == 2:
-        factor = max(int(word.removeprefix(_SHUFFLED)), 1)
+    if word in HALVES:
+        return f"{tight}.chunk(2, dim={axis})[{HALVES.index(word)}]", half
+    factor = _count_of(word, _SHUFFLED)
+    if factor and data.axes == 2:
         return f"F.pixel_shuffle({inner.text}, {factor})", replace(data, width=data.width // factor**2)
     return None
 
@@ -353,12 +358,11 @@ def _one_after_another(parts: list[Value]) -> Value:
 
 def _spread(value: Value, wide: Value, sign: str) -> str:
     """The text of a vector beside maps or positions."""
-    text = value.text if value.is_tight or sign == "+" else f"({value.text})"
     if wide.data.form == MAPS and value.data.form == ROWS:
-        return f"{text}[..., {', '.join(['None'] * wide.data.axes)}]"
+        return f"{_tight(value)}[..., {', '.join(['None'] * wide.data.axes)}]"
     if wide.data.is_sequence and value.data.is_single:
-        return f"{text}[:, None]"
-    return text
+        return f"{_tight(value)}[:, None]"
+    return value.text if sign == "+" else _tight(value)
 
 
 def _together(text: str, data: Data, parts: list[Value]) -> Value:

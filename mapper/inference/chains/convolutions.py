@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.answers import Answers, Evidence
+from mapper.inference.chains.combined import HALVES
 from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
@@ -22,7 +23,6 @@ _POINT = ("1", "a kernel of one place")
 _NONE = ("0", "a kernel of one place")
 _PLAIN = ("1", "most convolutions")
 CHANNEL = "{channel}"  # in what halves features as well as channels
-_MEAN = "first_half"
 BESIDE = "as large as the maps that it is put beside"
 
 
@@ -76,7 +76,7 @@ def halved(between: Between, link: Link) -> Link:
     if value not in table:
         raise between.answers.refuse(element.leaf, fact, value, f"possible here: {', '.join(table)}")
     axis = 1 if element.group == CONVOLUTION else -1
-    if value == _MEAN:
+    if value == HALVES[0]:
         keep_halves(between, axis)
     else:
         between.say(table[value].format(channel=axis))

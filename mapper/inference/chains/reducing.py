@@ -6,6 +6,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
 
+from mapper.inference.chains.combined import HALVES
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT
 from mapper.inference.chains.extents import inputs_for, numbers, through
 from mapper.inference.chains.pooling import pooled
@@ -19,10 +20,12 @@ LARGER = "upsample_2"
 
 def keep_halves(between: Between, axis: int) -> None:
     """One half of what passes goes on; both are outputs, as a mean and a spread are."""
-    for at, name in enumerate(("first_half", "second_half")):
+    number = sum(name.startswith(HALVES[0]) for name in between.outputs) + 1
+    names = [name if number == 1 else f"{name}_{number}" for name in HALVES]
+    for at, name in enumerate(names):
         between.add(f"{name} = {between.name}.chunk(2, dim={axis})[{at}]")
-        between.outputs.append(name)
-    between.name = "first_half"
+    between.outputs += names
+    between.name = names[0]
 
 
 def in_steps(between: Between, link: Link) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 TWINS, OTHER = "chain.paired", "inputs_2"
+_APART = "apart"
 _BOTH = {"one": "x.chunk(2)[0]", "other": "x.chunk(2)[1]"}
 _OF_PARTS = {2: "concatenated", 3: "with_difference", 4: "with_difference_and_product"}
 
@@ -51,6 +52,7 @@ class Twins:
         self.answers = answers
         self.are_apart = False  # now
         self.ends_in = ""  # what is computed of both at the end
+        self._outputs = 0  # how many others there were before both became one batch
 
     @staticmethod
     def are_told(answers: Answers) -> bool:
@@ -59,19 +61,32 @@ class Twins:
     def enter(self, between: Between) -> None:
         if self.are_told(self.answers):
             between.say(f"torch.cat((x, {OTHER}))")
-            self.ends_in = self.answers.told(TWINS).replace("apart", "")
+            told = self.answers.told(TWINS)
+            self.ends_in = "" if told == _APART else told
             if self.ends_in not in ("", *between.tables["paired"]):
                 known = ", ".join(between.tables["paired"])
                 raise self.answers.refuse(
-                    between.links[0].element.leaf, TWINS, self.ends_in, f"apart, or {known}"
+                    between.links[0].element.leaf, TWINS, self.ends_in, f"{_APART}, or {known}"
                 )
-            self.are_apart = True
+            self.are_apart, self._outputs = True, len(between.outputs)
 
-    def end(self, between: Between) -> None:
-        """What is computed of what both inputs leave at the end."""
-        if self.are_apart and self.ends_in:
+    def end(self, between: Between) -> bool:
+        """What is computed of what both inputs leave at the end; whether nothing is, and each is an output."""
+        if not self.are_apart:
+            return False
+        if self.ends_in:
             between.say(between.tables["paired"][self.ends_in].format(**_BOTH))
-            self.are_apart = False
+        self.are_apart = False
+        self._part(between)
+        return not self.ends_in
+
+    def _part(self, between: Between) -> None:
+        """Parts the other outputs, each of both inputs in one batch."""
+        for name in between.outputs[self._outputs :]:
+            other = f"{name}_of_{OTHER}"
+            between.add(f"{other} = {name}.chunk(2)[1]")
+            between.add(f"{name} = {name}.chunk(2)[0]")
+            between.outputs.append(other)
 
     def meet(self, between: Between, link: Link) -> None:
         """What one layer reads of both inputs."""
@@ -82,3 +97,4 @@ class Twins:
         if value:
             between.say(met[value].format(**_BOTH))
             self.are_apart = False
+            self._part(between)
