@@ -48,9 +48,9 @@ def _owner(element: Element, mains: Sequence[Element], norms: Sequence[Element])
     ]
     place = element.leaf.place
     if place.is_element:
-        listed = [main for main in _within(element, fit) if natural(main.name) < natural(element.name)]
         if not _within(element, mains):
             return _in_list_beside(element, mains, norms)
+        listed = [main for main in _within(element, fit) if natural(main.name) < natural(element.name)]
         return max(listed, key=lambda main: natural(main.name)) if listed else None
     numbers = number_of(element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
@@ -76,7 +76,7 @@ def _in_list_beside(element: Element, mains: Sequence[Element], norms: Sequence[
     for main in (one for one in mains if one.leaf.place.is_element):
         lists.setdefault(main.leaf.place[:-1], {})[main.leaf.place[-1]] = main
     fit = [found for found in lists.values() if {at: one.outputs for at, one in found.items()} == own]
-    return fit[0][place[-1]] if len(fit) == 1 else None
+    return fit[0].get(place[-1]) if len(fit) == 1 else None
 
 
 def _follower(element: Element, mains: Sequence[Element]) -> Element | None:
