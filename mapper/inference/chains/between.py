@@ -32,7 +32,7 @@ from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pixels import is_image_to_image, restore
-from mapper.inference.chains.pooling import fill, pooled
+from mapper.inference.chains.pooling import GLOBAL, fill, pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
 from mapper.inference.chains.reducing import LARGER, in_steps, reduce, unfold
 from mapper.inference.chains.residuals import ADDED, Span, spans_of
@@ -51,7 +51,6 @@ _OF_LAYERS = (  # facts of a layer itself
 )  # fmt: skip
 _SIDE = " & "
 _NORM = "_norm"  # at the end of words of norms that store nothing
-_GLOBAL = ("global_max", "global_mean")  # of all points, at each of them (1612.00593)
 _SMOOTH = ("bilinear_2", "aligned_2")
 _SEVERAL = 3  # of a sequence, side by side
 _IN_TURN = 3  # activations behind the first one
@@ -93,17 +92,14 @@ class Between:
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links) and answers.told("chain.reduction") != "columns"
         self.reads_sequence = not self.has_frames and any(link.element.group == RECURRENT for link in links)
-        self.is_reduced = (
-            False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
-        )
+        # Whether the arms of a fork have given vectors, or a spread beside a mean has them.
+        self.is_reduced = False
         self.is_even = False  # whether an arm beside leaves maps as large as they are
-        self.is_one_of_alike = (
-            False  # whether an arm beside has the same sizes: how far apart it reads may differ
-        )
+        # Whether an arm beside has the same sizes: how far apart it reads may differ.
+        self.is_alike = False
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
-        self.states: dict[
-            str, tuple[str, str]
-        ] = {}  # of recurrent layers: the state it begins with, and that it ends in
+        # Of recurrent layers: the state it begins with, and that it ends in.
+        self.states: dict[str, tuple[str, str]] = {}
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
@@ -220,7 +216,7 @@ class Between:
         else:
             add_kept(self, at)
         link = shuffled(self, halved(self, link))
-        found = setting(link, self.answers, is_even=self.is_even, is_dilated=self.is_one_of_alike)
+        found = setting(link, self.answers, is_even=self.is_even, is_alike=self.is_alike)
         step = Fraction(max(found.steps)) if found.steps else None
         self.kept.grow(1 / step if step and link.element.is_transposed else step)
         self.written.arguments[self.roles[at]] = dict(found.arguments)
@@ -291,10 +287,12 @@ class Between:
                 "flatten",
                 f"{following.name} reads {following.inputs} = {count} words of {element.outputs}",
             )
-        parts = following.inputs // element.outputs if link.after.is_recurrent and following else 1
-        if parts > _SEVERAL:
-            why = f"{following.name if following else ''} reads {parts} positions of {element.outputs}"
-            usual, parts = ("flatten", why), 1
+        parts = 1
+        if following is not None and link.after.is_recurrent:
+            parts = following.inputs // element.outputs
+            if parts > _SEVERAL:
+                why = f"{following.name} reads {parts} positions of {element.outputs}"
+                usual, parts = ("flatten", why), 1
         if parts > 1:
             among = [
                 _SIDE.join(words)
@@ -358,8 +356,9 @@ class Between:
     def is_halved(self, at: int) -> tuple[str, str] | None:
         """That no activation stands before features of which the next layer reads one half."""
         following = self.links[at + 1] if at + 1 < len(self.links) else None
-        is_half = following is not None and following.element.group == LINEAR and following.groups > 1
-        return ("none", f"{following.element.name} reads one half") if is_half else None  # type: ignore[union-attr]
+        if following is None or following.element.group != LINEAR or following.groups < 2:
+            return None
+        return "none", f"{following.element.name} reads one half"
 
     def is_of_sequence(self, at: int) -> tuple[str, str] | None:
         """That a norm right behind a recurrent layer or a table has no activation behind it."""
@@ -441,7 +440,7 @@ class Between:
         among = (*listed, LARGER) if is_joined or self.written.has_single_rows else listed
         is_of_points = all(set(each.element.kernel) <= {1} for each in self.links)
         among = (*_SMOOTH, *among) if is_joined else among
-        return (*_GLOBAL, *among) if is_joined and is_of_points else among
+        return (*GLOBAL, *among) if is_joined and is_of_points else among
 
     # ------------------------------------------------------------------------------------------------- the output
     def finish(self) -> None:

@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 _BEFORE = "chain.pooling_before"
 _POOLINGS = ("mean_2", "max_2", "mean_3_2_1")  # of what is added to smaller maps
-_EVERY = (
-    "max_1_2"  # of these every second place alone, as a widened input mostly has it (1512.03385, option A)
-)
-PADDED = (
-    "padded",
-    "padded_both",
-)  # with zeros for the channels that lack: behind its own, or half of them before
+# Of these every second place alone, as a widened input mostly has it (1512.03385, option A).
+_EVERY = "max_1_2"
+WIDENED = "chain.residual_padding"
+# With zeros for the channels that lack: behind its own, or half of them before.
+PADDED = ("padded", "padded_both")
 
 
 def through_branch(between: Between, span: Span) -> str:
@@ -66,9 +64,7 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
 
 def _wider(between: Between, span: Span, text: str) -> str:
     """What a block reads, with channels of zeros for those that it gives more."""
-    is_both = (
-        between.answers.find(between.links[span.first].element.leaf, "chain.residual_padding") == PADDED[1]
-    )
+    is_both = between.answers.find(between.links[span.first].element.leaf, WIDENED) == PADDED[1]
     before = span.widened // 2 if is_both else 0
     sides = ["0"] * 2 * between.links[span.last].after.axes
     return f"F.pad({text}, ({', '.join([*sides, str(before), str(span.widened - before)])}))"

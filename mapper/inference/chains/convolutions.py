@@ -41,12 +41,12 @@ class Setting:
 
 
 def setting(
-    link: Link, answers: Answers, steps: str = "", is_even: bool = False, is_dilated: bool = False
+    link: Link, answers: Answers, steps: str = "", is_even: bool = False, is_alike: bool = False
 ) -> Setting:
     """The setting of one convolution. Raises HintError for an answer that it cannot have.
 
     `steps` is the stride that it has for others to add up, where it is beside them; `is_even`: beside it is one that
-    leaves maps as large as they are, `is_dilated`: one of the same sizes, which reads places farther apart, maybe.
+    leaves maps as large as they are, `is_alike`: one of the same sizes, which reads places farther apart, maybe.
     """
     element = link.element
     if element.group != CONVOLUTION:
@@ -56,7 +56,7 @@ def setting(
     if element.is_transposed:
         found = _transposed(element, answers)
     else:
-        found = _forward(element, answers, usual, padding, is_dilated)
+        found = _forward(element, answers, usual, padding, is_alike)
     if link.groups > 1:
         found.arguments["groups"] = str(link.groups)
     return found

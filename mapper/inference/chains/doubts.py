@@ -70,11 +70,11 @@ def is_parallel(links: Sequence[Link]) -> bool:
 
 
 def in_lists_alike(elements: Sequence[Element]) -> set[int]:
-    """Square linear layers of lists of the same length side by side: one layer of each may read the same (1505.00387)."""
-    lists: dict[tuple[object, ...], list[Element]] = {}
-    for element in elements:
-        if element.group == LINEAR and element.leaf.place.is_element:
-            lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
+    """Square linear layers of lists of the same length side by side: one layer of each may read the same (1505.00387).
+
+    So may convolutions of a bank: what others read together.
+    """
+    lists = _lists(elements, LINEAR)
     lists = {home: found for home, found in lists.items() if all(one.inputs == one.outputs for one in found)}
     alike: dict[tuple[object, ...], list[list[Element]]] = {}
     for home, found in lists.items():
@@ -83,18 +83,20 @@ def in_lists_alike(elements: Sequence[Element]) -> set[int]:
     return {id(element) for each in (*several, *_banks(elements)) for element in each}
 
 
-def _banks(elements: Sequence[Element]) -> Iterator[list[Element]]:
-    """Lists of convolutions of other kernels each, as wide as they are long: another layer reads all of them together (1703.10135)."""
+def _lists(elements: Sequence[Element], group: str) -> dict[tuple[object, ...], list[Element]]:
+    """The layers of one kind that stand in lists, by the folders of these."""
     lists: dict[tuple[object, ...], list[Element]] = {}
     for element in elements:
-        if (
-            element.group == CONVOLUTION
-            and element.leaf.place.is_element
-            and element.inputs == element.outputs
-        ):
+        if element.group == group and element.leaf.place.is_element:
             lists.setdefault(tuple(element.leaf.place[:-1]), []).append(element)
+    return lists
+
+
+def _banks(elements: Sequence[Element]) -> Iterator[list[Element]]:
+    """Lists of convolutions of other kernels each, as wide as they are long: another layer reads all of them together (1703.10135)."""
+    square = [element for element in elements if element.inputs == element.outputs]
     read = {element.inputs for element in elements} - {element.outputs for element in elements}
-    for found in lists.values():
+    for found in _lists(square, CONVOLUTION).values():
         is_read = sum(element.outputs for element in found) in read
         if is_read and len({element.kernel for element in found}) == len(found) > 1:
             yield found

@@ -15,7 +15,7 @@ from mapper.inference.chains.convolutions import BESIDE
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, FORK, LINEAR, Element, Fork
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.order import ROWS, Link, shuffle_of
-from mapper.inference.chains.pooling import pooled
+from mapper.inference.chains.pooling import GLOBAL, pooled
 from mapper.inference.chains.split import take
 from mapper.words import parts
 
@@ -131,11 +131,11 @@ def fork(between: Between, at: int, link: Link) -> bool:
     names, after = _names(link, depth), []
     sizes = [_sizes(arm) for arm in link.arms]
     is_even, ends = any(map(_is_even, link.arms)), _ends(between, at, link)
-    for name, arm in zip(names, link.arms, strict=True):
+    for name, arm, size in zip(names, link.arms, sizes, strict=True):
         inner = type(between)(arm, [each.role for each in arm], between.answers, between.activations)
         inner.windows, inner.name = deepcopy(between.windows), between.name
         inner.is_sequence, inner.is_even = between.is_sequence, is_even
-        inner.is_one_of_alike = sizes.count(_sizes(arm)) > 1
+        inner.is_alike = sizes.count(size) > 1
         _enter(inner, arm[0], depth)
         inner.through()
         for end in ends or ():
@@ -204,7 +204,7 @@ def _enter(inner: Between, link: Link, depth: int) -> None:
     is_behind = isinstance(part, tuple) and part != (0,)
     is_called = any(isinstance(part, str) and {"pool", "pooling"} & set(parts(part)) for part in leaf.place)
     if is_behind or is_called:
-        fact, among = "chain.pooling_before", ("max_3_1_1", "mean_3_1_1", "global_mean", "none")
+        fact, among = "chain.pooling_before", ("max_3_1_1", "mean_3_1_1", GLOBAL[1], "none")
         value = inner.answers.find(leaf, fact, among=among)
         if value not in (None, "none"):
             pooled(inner, link, str(value), fact)

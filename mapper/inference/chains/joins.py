@@ -52,10 +52,10 @@ class Kept:
         """The statement that puts kept maps beside x before this layer; None where nobody says on which side."""
         link = self.links[at]
         fitting = self._fitting(at, link.joined)
-        is_cut = (
-            answers.told("chain.padding") == "0"
-        )  # each convolution leaves fewer places: earlier maps are larger
-        among = tuple(f"{one}{_CUT}" for one in ORDERS) if is_cut else tuple(ORDERS)
+        # Each convolution leaves fewer places: earlier maps are larger.
+        is_cut = answers.told("chain.padding") == "0"
+        cut = tuple(f"{one}{_CUT}" for one in ORDERS)
+        among = cut if is_cut else tuple(ORDERS)
         order = answers.find(link.element.leaf, FACT, among=among)
         if not fitting:
             why = f"no {link.joined} channels of an earlier layer are as large as what {link.element.name} reads"
@@ -67,12 +67,12 @@ class Kept:
             return None
         plain = order.removesuffix(_CUT)
         if plain not in ORDERS:
-            raise answers.refuse(link.element.leaf, FACT, order, f"allowed: {', '.join((*ORDERS, *among))}")
+            raise answers.refuse(link.element.leaf, FACT, order, f"allowed: {', '.join((*ORDERS, *cut))}")
         kept = f"kept_{len(self.read)}"
         if plain != order:
-            axes = range(2, 2 + link.before.axes)
             kept += "".join(
-                f".narrow({at}, ({kept}.shape[{at}] - x.shape[{at}]) // 2, x.shape[{at}])" for at in axes
+                f".narrow({axis}, ({kept}.shape[{axis}] - x.shape[{axis}]) // 2, x.shape[{axis}])"
+                for axis in range(2, 2 + link.before.axes)
             )
         return ORDERS[plain].format(kept=kept)
 

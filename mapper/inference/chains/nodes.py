@@ -266,7 +266,7 @@ class Sources:
 
     def _halves(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
         """What the layer before by its number or its block gives, where that is twice what this one reads: a gate, or a mean and a spread."""
-        before = self._numbered_before(node) or self._block_before(node)
+        before = self._numbered_before(node) or self.blocks_before[node.name]
         is_twice = before is not None and before in free and before.gives.width == 2 * node.first.inputs > 2
         if is_twice and before is not None and before.gives.form == MAPS and node.first.group == CONVOLUTION:
             yield from (f"glu({before.name})", f"first_half({before.name})")
@@ -335,7 +335,7 @@ class Sources:
 
     def _dense(self, node: Node) -> Iterator[str]:
         """What a layer of a list reads with what it gives, as the next one does, and whoever reads all of them (1608.06993)."""
-        before = self._numbered_before(node) or self._block_before(node)
+        before = self._numbered_before(node) or self.blocks_before[node.name]
         ends = [other for other in self.nodes if other.first.inputs + other.gives.width == node.first.inputs]
         ends = [before] if before in ends else [] if before else ends
         for end in (end for end in ends if end is not node and not self.is_behind(end, node)):

@@ -107,9 +107,8 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after, places=element.inputs // before.width)
     if before.form == ROWS and before.width == 2 * element.inputs > 2 and not before.is_sequence:
         return Link(element, before, after, groups=2)  # one half: a mean, with a spread in the other
-    if (
-        before.is_recurrent or before.is_table
-    ) and element.inputs % before.width == 0:  # so many words in one row
+    # So many words in one row.
+    if (before.is_recurrent or before.is_table) and element.inputs % before.width == 0:
         return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None
 
@@ -400,6 +399,11 @@ class _Search:
         }  # folders with layers
         if is_joining and counts_down(elements):
             self.falling()
+        nothing: set[int] = set()
+        self.rows = [
+            (id(one), one, self.before.get(id(one)), self.listed.get(id(one), nothing)) for one in elements
+        ]
+        self.every = {key for key, *_ in self.rows}
 
     def falling(self) -> None:
         """Lets numbers fall on the way up: `upconv2` stands before `upconv1`."""
@@ -412,12 +416,6 @@ class _Search:
     def run(self) -> Iterator[tuple[Link, ...]]:
         """Every order, the likeliest first."""
         links: list[Link] = []
-        nothing: set[int] = set()
-        self.rows = [
-            (id(each), each, self.before.get(id(each)), self.listed.get(id(each), nothing))
-            for each in self.elements
-        ]
-        self.every = {row[0] for row in self.rows}
         waiting = [self.next(links, set())]
         while waiting:
             if self.budget.left < 0:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WINDOW = "{window}"  # in what is said of some places
 CUT = "{cut}"  # in what leaves the first places of each axis
 CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
+GLOBAL = ("global_max", "global_mean")  # of all places, at each of them (1612.00593)
 LARGER = ("upsample", "bilinear", "aligned")  # words that make maps larger
 _LINEAR = ("", "linear", "bilinear", "trilinear")  # what torch calls it over so many axes
 
@@ -36,9 +37,8 @@ def pooling_of(
     value: str, kernels: Sequence[tuple[int, ...]], axes: int, table: Mapping[str, str]
 ) -> Pooling | None:
     """The pooling that a word says; None for none that is known. `kernels` are those of all convolutions."""
-    if (
-        value in table and WINDOW not in table[value] and CUT not in table[value]
-    ):  # over all places, at each of them
+    # Over all places, at each of them.
+    if value in table and WINDOW not in table[value] and CUT not in table[value]:
         return Pooling(table[value].format(axes=axes), (), False, 1)
     is_ceiled = value.endswith(CEILED)
     word, *sizes = value.removesuffix(CEILED).split("_")

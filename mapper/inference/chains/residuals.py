@@ -30,9 +30,8 @@ class Span:
     last: int
     is_block: bool  # a numbered folder with several layers; else one layer alone
     branch: tuple[Link, ...] = ()  # what its input goes through before it is added
-    widened: int = (
-        0  # how many channels it gives more than it reads, which padding alone may add to its input
-    )
+    # How many channels it gives more than it reads, which padding alone may add to its input.
+    widened: int = 0
 
 
 Home = tuple[str | tuple[int, ...], ...]  # the folder of a block
@@ -114,11 +113,10 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
             found += _in_run(links, mains)
         elif folder and len(mains) > 1:
             first, last = links[numbers[0]], links[numbers[-1]]
-            found += [Span(numbers[0], numbers[-1], True)] * _is_even(first, last)
-            if not _is_even(first, last) and len(folder) > 1:
-                found += (
-                    [Span(numbers[0], numbers[-1], True, (), more)] if (more := _widened(first, last)) else []
-                )
+            if _is_even(first, last):
+                found.append(Span(numbers[0], numbers[-1], True))
+            elif len(folder) > 1 and (more := _widened(first, last)):
+                found.append(Span(numbers[0], numbers[-1], True, widened=more))
         else:
             found += [Span(at, end_of(links, at), False) for at in mains if _is_alone(links[at])]
     even = {_names(links, span) for span in found if span.is_block and not span.widened and not span.branch}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.branch import PADDED, through_branch
+from mapper.inference.chains.branch import PADDED, WIDENED, through_branch
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.order import MAPS, Link
 from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, Span, block_of, end_of, is_of
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 BLOCK, LONG, BRANCH = "chain.residual", "chain.long_skip", "chain.residual_branch"
 BRANCHES = ("input", "activated")
-WIDENED = "chain.residual_padding"
 _NONE, _SUM = "none", "added"
-_FACTOR = re.compile(
-    r"\d{1,3}(\.\d{1,6})?"
-)  # by which the output of a block is multiplied before it is added
+# By which the output of a block is multiplied before it is added.
+_FACTOR = re.compile(r"\d{1,3}(\.\d{1,6})?")
 
 
 @dataclass
