@@ -40,6 +40,7 @@ class ChainWords:
     copies: set[str] = field(default_factory=set)  # folders with the layers of another
     over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
     dilated: set[str] = field(default_factory=set)  # words of paths of convolutions that are mostly dilated
+    gating: set[str] = field(default_factory=set)  # words that say of a layer no more than that it is a gate
     weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
     locating: set[str] = field(default_factory=set)  # words of layers that give an affine transform
     querying: set[str] = field(default_factory=set)  # words of layers that a sequence is compared with
@@ -74,6 +75,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "copies",
             "over_channels",
             "dilated",
+            "gating",
             "weighing",
             "locating",
             "querying",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import CONVOLUTION
@@ -26,24 +27,41 @@ def weigh(sources: Sources) -> None:
 def _gated(sources: Sources) -> None:
     """A layer that nobody reads, as wide as what it comes from or one number, may weigh that for whoever else reads it."""
     read = {name for text, _ in sources.known.values() for name in names_in(text)}
-    for node in sources.nodes:
-        base = _base(sources, node) if node.name not in read else None
-        if base is None:
-            continue
-        if node.first.outputs == 1 and base.gives.is_sequence:
-            _weighed(sources, base, f"sum(softmax({node.name}) * {base.name})", node, "")
-        elif node.first.outputs == 1 and (scored := _sequence(sources, base)):
-            _offer(sources, scored, f"sum(softmax({node.name}) * {scored.name})", node)
-        elif node.first.outputs == base.gives.width and (
-            sources.home_of(node) or _squeezes(sources, node, base)
-        ):
-            why = "" if _is_doubtful(sources, node, base) else "a gate, by its name"
-            _weighed(sources, base, f"{base.name} * sigmoid({node.name})", node, why)
-        elif sources.home_of(node):
-            for other in sources.nodes:
-                is_beside = other is not node and sources.known[other.name][0] == sources.known[node.name][0]
-                if is_beside and other.gives == node.gives:
-                    _weighed(sources, other, f"{other.name} * sigmoid({node.name})", node, "")
+    for node in (node for node in sources.nodes if node.name not in read):
+        base = _base(sources, node)
+        if base is not None and not (_scores(sources, node, base) or _lets_through(sources, node, base)):
+            _gates_beside(sources, node)
+
+
+def _scores(sources: Sources, node: Node, base: Node) -> bool:
+    """Whether a layer gives one number for each position of what it comes from: how much each counts."""
+    if node.first.outputs != 1:
+        return False
+    if base.gives.is_sequence:
+        _weighed(sources, base, f"sum(softmax({node.name}) * {base.name})", node, "")
+        return True
+    scored = _sequence(sources, base)
+    if scored is not None:
+        _offer(sources, scored, f"sum(softmax({node.name}) * {scored.name})", node)
+    return scored is not None
+
+
+def _lets_through(sources: Sources, node: Node, base: Node) -> bool:
+    """Whether a layer gives a number for each channel of what it comes from: a gate of it."""
+    is_as_wide = node.first.outputs == base.gives.width
+    if not is_as_wide or not (sources.home_of(node) or _squeezes(sources, node, base)):
+        return False
+    why = "" if _is_doubtful(sources, node, base) else "a gate, by its name"
+    _weighed(sources, base, f"{base.name} * sigmoid({node.name})", node, why)
+    return True
+
+
+def _gates_beside(sources: Sources, node: Node) -> None:
+    """What is called a gate may be one of whatever reads the same and gives as much."""
+    for other in sources.nodes if sources.home_of(node) else ():
+        is_beside = other is not node and sources.known[other.name][0] == sources.known[node.name][0]
+        if is_beside and other.gives == node.gives:
+            _weighed(sources, other, f"{other.name} * sigmoid({node.name})", node, "")
 
 
 def _queried(sources: Sources) -> None:
@@ -56,13 +74,10 @@ def _queried(sources: Sources) -> None:
             and base.gives.is_sequence
         ):
             found = f"sum(softmax(dot({base.name}, {node.name})) * {base.name})"
-            sources.open[node.name] = (f"last({base.name})", base.name)
-            sources.known[node.name] = (f"last({base.name})", "")
+            _ask(sources, node.name, [f"last({base.name})"], [base.name])
             readers = [name for name, (text, _) in sources.known.items() if text in (base.name, node.name)]
             for name in (one for one in readers if one != node.name and not sources.leads(one, node.name)):
-                others = (*sources.open.get(name, ()), node.name, base.name)
-                sources.open[name] = tuple(dict.fromkeys((found, *others)))[:LISTED]
-                sources.known[name] = (found, "")
+                _ask(sources, name, [found], [*sources.open.get(name, ()), node.name, base.name])
 
 
 def _coded(sources: Sources) -> None:
@@ -74,9 +89,8 @@ def _coded(sources: Sources) -> None:
             text = sources.known[node.name][0]
             base = sources.by_name.get(text)
             if base is not None and base.gives.width == table.gives.width and base.first.group == CONVOLUTION:
-                found = f"nearest({text}, {table.name})"
-                sources.open[node.name] = (found, *sources.open.get(node.name, (text,)))
-                sources.known[node.name] = (found, "")
+                before = sources.open.get(node.name, (text,))
+                _ask(sources, node.name, [f"nearest({text}, {table.name})"], before)
 
 
 def _located(sources: Sources) -> None:
@@ -91,12 +105,14 @@ def _located(sources: Sources) -> None:
                 name for name in sources.inputs_of(other) if sources.inputs[name] == other.first.inputs
             ]
             if other.first.group == CONVOLUTION and entering and not sources.leads(other.name, node.name):
-                found = tuple(f"warped({name}, {node.name})" for name in entering)
-                sources.open[other.name] = (
-                    *found,
-                    *sources.open.get(other.name, (sources.known[other.name][0],)),
-                )
-                sources.known[other.name] = (found[0], "")
+                before = sources.open.get(other.name, (sources.known[other.name][0],))
+                _ask(sources, other.name, [f"warped({name}, {node.name})" for name in entering], before)
+
+
+def _ask(sources: Sources, name: str, texts: Sequence[str], before: Sequence[str]) -> None:
+    """Asks of a layer first for these of what it may read."""
+    sources.open[name] = tuple(dict.fromkeys((*texts, *before)))[:LISTED]
+    sources.known[name] = (texts[0], "")
 
 
 def _squeezes(sources: Sources, node: Node, base: Node) -> bool:
@@ -116,9 +132,8 @@ def _is_doubtful(sources: Sources, node: Node, base: Node) -> bool:
         if line.name in sources.open:
             return True
         line = sources.by_name[plain(sources.known[line.name][0])]
-    if not sources.home_of(node):
-        return True
-    return "gate" in str(sources.home_of(node)[-1]) or "gate" in str(sources.home_of(node)[-2:])
+    home = sources.home_of(node)
+    return not home or any(isinstance(part, str) and is_of(part, sources.words.gating) for part in home[-2:])
 
 
 def _weighed(sources: Sources, base: Node, text: str, gate: Node, why: str) -> None:
@@ -128,9 +143,9 @@ def _weighed(sources: Sources, base: Node, text: str, gate: Node, why: str) -> N
         if sources.leads(name, gate.name):
             continue
         if not why or name in sources.open:
-            others = sources.open.get(name, (base.name,))
-            sources.open[name] = tuple(dict.fromkeys((text, *others)))[:LISTED]
-        sources.known[name] = (text, "" if name in sources.open else why)
+            _ask(sources, name, [text], sources.open.get(name, (base.name,)))
+        else:
+            sources.known[name] = (text, why)
 
 
 def _sequence(sources: Sources, node: Node) -> Node | None:
@@ -149,8 +164,7 @@ def _offer(sources: Sources, base: Node, text: str, score: Node) -> None:
     """Of whoever may read a layer it is asked whether it reads that as a score weighs it."""
     for name, others in sources.open.items():
         if base.name in others and not sources.leads(name, score.name):
-            sources.open[name] = (text, *others)[:LISTED]
-            sources.known[name] = (text, "")
+            _ask(sources, name, [text], others)
 
 
 def _base(sources: Sources, node: Node) -> Node | None:
