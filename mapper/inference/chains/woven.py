@@ -230,7 +230,9 @@ class Weaving:
                 if all(name in runs for name in self._needs(node) if name in self.by_name)
             ]
             if not ready:
-                raise HintError(f"--set {READS}: {left[0].name} reads what comes of itself", fact=READS)
+                told = (node for node in left if self.answers.published(node.first.leaf, READS))
+                node = next(told, left[0])  # what nobody told is a guess, and no error
+                raise self._unread(node, reads[node.name], f"{node.name} reads what comes of itself")
             node = ready[0]
             left.remove(node)
             before = reads[node.name]
