@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 717ed02fbcbc.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 2b08fdbda408.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -188,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8ab5cc9b1d3b3bb1
+# sha256 of all above: 007ab618a8b3b99a
