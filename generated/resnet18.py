@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 2b08fdbda408.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 22beae06461d.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -188,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 007ab618a8b3b99a
+# sha256 of all above: 81e2c5e7627dded9
