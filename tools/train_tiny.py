@@ -7,8 +7,9 @@
     python tools/train_tiny.py OUT --device cuda --workers 8               # on a graphics card, eight at once
 
 Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
-drawn shapes apart; `training` in the table says how each kind is trained. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
-settings. Needs the reference library; deterministic on a processor, but for the number of steps where the seconds decide it.
+drawn shapes apart; `training` in the table says how each kind is trained. Each case is OUT/NAME/model.safetensors, its
+config beside it as truth.json: no reader takes that for settings. Needs the reference library; deterministic on a
+processor, but for the number of steps where the seconds decide it.
 """
 
 from __future__ import annotations

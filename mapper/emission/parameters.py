@@ -7,20 +7,14 @@ from itertools import dropwhile, groupby, takewhile
 
 from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
+from mapper.emission.stages import WIDTHS
 
 _APART = frozenset(  # names that a constructor has for something else
     {"config", "index", "self", "nn", "torch", "F", "math", "range", "zip", "super", "with_unused"}
 )
 
 
-_WIDTHS = (
-    "channels",
-    "features",
-    "input_size",
-    "inner_size",
-    "hidden_size",
-    "output_size",
-)  # how such names end
+_WIDTHS = (*WIDTHS, "inner_size")
 _DIRECTED = re.compile(r"(^|_)(?:in|out)_(channels|features)$")  # both in one are `channels`
 
 

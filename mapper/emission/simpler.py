@@ -24,8 +24,7 @@ def optional_rows(statements: list[ast.stmt], nullable: Collection[int]) -> list
     """The statements, those in one list that one condition holds for.
 
     `b = optional(a, f(a))` and `c = optional(b, g(b))` are such where nothing else reads `b`: the statements are all that
-    can. `nullable` are the choices
-    (by identity) of which the value may be None itself.
+    can. `nullable` are the choices (by identity) of which the value may be None itself.
     """
     rows: list[list[ast.stmt]] = []
     for at, node in enumerate(statements):

@@ -15,7 +15,7 @@ _STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a 
 _COUNT = "layers"
 _LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", _COUNT)  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
-_WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")
+WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INPUTS = ("in_channels", "in_features", "input_size")
 _NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
 
@@ -184,7 +184,7 @@ class _Stack:
 
     def of_stream(self, fact: Fact, at: int) -> Element | None:
         """What a width in a stage is: that of the stage, of the one before, or of the next, which reads it."""
-        if self.stream is None or not fact.name.endswith(_WIDTHS):
+        if self.stream is None or not fact.name.endswith(WIDTHS):
             return None
         places = (at - 1, at) if fact.name.endswith(_INPUTS) else (at, at + 1, at - 1)
         known = dict(enumerate(self.stream.fact.value))
