@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mapper._flushed import new_file
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import MapperError, shorten
 from mapper.weights.saving.headers import LINE
@@ -45,7 +46,7 @@ def check_array(name: str, info: TensorInfo, source: str) -> None:
 
 def write_arrays(path: Path, tensors: Mapping[str, TensorInfo], origins: Origins) -> None:
     """Write the archive: a .npy of each tensor, in this order."""
-    with open(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with new_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, info in tensors.items():
             start = _header(info)
             size = len(start) + int(info.size * DTYPE_BYTES[info.dtype])

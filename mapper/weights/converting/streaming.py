@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mapper import limits
 from mapper._dtype import CASTABLE, dtype_word, with_dtype
 from mapper._files import whole_file, whole_folder
+from mapper._flushed import new_file
 from mapper._progress import Transfer, showing
 from mapper._units import in_bytes
 from mapper._written import (
@@ -361,7 +362,7 @@ def _header(part: _Part, checkpoint: Checkpoint, metadata: Mapping[str, str] | N
 
 
 def _write_part(path: Path, part: _Part, head: bytes, origins: Origins) -> None:
-    with open(path, "wb", buffering=0) as file:
+    with new_file(path, buffering=0) as file:
         file.write(head)
         origins.copy(part.tensors, file)
 

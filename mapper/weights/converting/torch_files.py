@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mapper._flushed import new_file
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.weights.converting.archives import is_large, padded_record
 
@@ -80,7 +81,7 @@ def write_torch(path: Path, tensors: Mapping[str, TensorInfo], origins: Origins,
     keys = {name: str(at) for at, name in enumerate(tensors)}
     table: dict[str, Any] = {name: _Tensor(keys[name], info) for name, info in tensors.items()}
     whole = {around.inside: table, **around.beside} if around.inside else table
-    with open(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with new_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, data in (("data.pkl", _pickled(whole)), ("byteorder", b"little")):
             archive.writestr(_record(file.tell(), name, len(data)), data)
         for name, info in tensors.items():

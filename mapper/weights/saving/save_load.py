@@ -13,6 +13,7 @@ from torch import nn
 
 from mapper._dtype import as_torch
 from mapper._files import standing, whole_file, whole_folder
+from mapper._flushed import new_file
 from mapper._written import CONFIG, Replacing, Saving, carried_before, carry, config_text, digests
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, SourceError, StructureUnavailable, listed, shorten
@@ -245,7 +246,7 @@ def _write_file(
 
 
 def _write(path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]) -> None:
-    with open(path, "wb", buffering=0) as file:
+    with new_file(path, buffering=0) as file:
         write_tensors(file, tensors, header)
 
 
