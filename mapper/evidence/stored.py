@@ -91,8 +91,8 @@ def angles_base(angles: NDArray[np.float32]) -> float | None:
 
 
 def angles_width(angles: NDArray[np.float32]) -> int | None:
-    """How many channels the angles turn: two each; None for others than those of a base."""
-    return None if angles_base(angles) is None else 2 * len(angles)
+    """How many channels the angles turn, two each, stretched ones too; None for numbers that are no angles."""
+    return 2 * len(angles) if angles[-1] > 0 and bool(np.all(angles[1:] < angles[:-1])) else None
 
 
 BUFFERS: Mapping[str, Callable[[NDArray[np.float32]], Any]] = {

@@ -21,7 +21,10 @@ from mapper.rulebook.facts import FactRule
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
-_ROTARY = "rotary."
+_TURNED = (
+    "rotary.dim",
+    "rotary.fraction",
+)  # how many channels of a head rotary embeddings turn, and their share
 _HEAD_DIM, _ANGLES = "attention.head_dim", ("rotary.dim", "rotary.local_dim")
 _WHOLE_HEADS = frozenset({"rotary", "rotary_interleaved"})  # steps of attention
 _OF_KINDS = (
@@ -258,11 +261,11 @@ def _list_beyond(bound: str, value: list[Any], limit: Any) -> str:
 
 def check_frequencies(leaves: Iterable[Leaf], facts: Facts) -> None:
     """HintError where an answer makes rotary embeddings of other channels than the stored frequencies are for."""
-    given = [item for item in facts.given if item.name.startswith(_ROTARY)]
+    given = [item for item in facts.given if item.name in _TURNED]
     tables = [leaf for leaf in leaves if leaf.role == "rotary" and leaf.kind == "Buffer"]
     shapes = [info.shape for leaf in tables for info in leaf.tensors.values()]
     stored = {2 * shape[0] for shape in shapes if len(shape) == 1}
-    used = {known.value for _, name, known in facts.used.values() if name == f"{_ROTARY}dim"}
+    used = {known.value for _, name, known in facts.used.values() if name == _TURNED[0]}
     if given and stored and used - stored:
         raise HintError(
             f"{given[0].source} makes rotary embeddings of {listed([str(value) for value in sorted(used - stored)])} channels, and "

@@ -416,8 +416,8 @@ class Facts:
                 evidence = "shape" if rule.as_long or rule.square else "name"
                 yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
         for rule in rules:
-            if rule.rows or rule.columns or rule.kernels:
-                yield from counted(rule, scope)
+            if rule.is_counted:
+                yield from counted(rule, scope, self.names)
 
     def _is_of_another_class(self, rule: FactRule, scope: Scope) -> bool:
         """Whether a default switches on what the config of a type that no family lists has no field for.

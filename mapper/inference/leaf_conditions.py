@@ -10,6 +10,7 @@ from mapper.inference.entries import mapped
 from mapper.inference.evidence import Known
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.lengths import is_as_long, is_square
+from mapper.inference.names import EITHER, Names
 from mapper.inference.scopes import Scope, leaves_at
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ def _tower_around(scope: Scope) -> Scope | None:
     return scope.tower or next((outer.only_tower for outer in scope.up() if outer.only_tower), None)
 
 
-def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
+def counted(rule: FactRule, scope: Scope, names: Names) -> Iterator[Known]:
     """How many rows or columns the weight of a role has in a block (of a leaf its own), else in the tower around it, or in the only one below.
 
     A path of several roles may begin at the top, too.
     What a rule makes of such a number stands in its map.
     """
+    if rule.stored:
+        yield from _counted_stored(rule, scope, names)
+        return
     path, what, at = _counted_extent(rule)
     block = scope.parent if scope.parent and scope.is_leaf else scope
     places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
@@ -63,6 +67,16 @@ def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     if len(counts) == 1 and (count := counts.pop()):
         value = mapped(rule, count[0]) if rule.map else count[0]
         yield Known(value, "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
+
+
+def _counted_stored(rule: FactRule, scope: Scope, names: Names) -> Iterator[Known]:
+    """How many numbers the rows of these names have in the tower around a block: they may be of no role."""
+    tower = _tower_around(scope)
+    around = (tower.block.home, tower.towers_inside) if tower else ()
+    counts = {shape[0] for shape in names.shapes(rule.stored, *around) if len(shape) == 1}
+    if len(counts) == 1:
+        source = f"numbers of {rule.stored.partition(EITHER)[0]}"
+        yield Known(counts.pop(), "shape", source, rule=rule.place, by=rule)
 
 
 def _counted_extent(rule: FactRule) -> tuple[str, str, int]:

@@ -77,24 +77,30 @@ class Names:
     def _has(
         self, pattern: str, shape: Sequence[Any] | None, within: Place, outside: tuple[Place, ...]
     ) -> bool:
-        folder, others = words_of(within), [words_of(one) for one in outside]
-        return any(
-            words[: len(folder)] == folder and not any(words[: len(one)] == one for one in others)
-            for words, _ in self._found(pattern, shape)
-        )
+        return any(_is_within(words, within, outside) for words, _ in self._found(pattern, shape))
+
+    def shapes(
+        self, pattern: str, within: Place = EVERYWHERE, outside: tuple[Place, ...] = ()
+    ) -> set[tuple[int, ...]]:
+        """The shapes of the tensors whose names end in the pattern, of those that `has` counts."""
+        found = (hit for either in pattern.split(EITHER) for hit in self._nodes(either))
+        return {node.info.shape for words, node in found if node.info and _is_within(words, within, outside)}
 
     def _found(self, pattern: str, shape: Sequence[Any] | None = None) -> Iterator[tuple[list[Any], int]]:
         """The paths that end in a pattern, each with the number of words before it."""
+        before = len(pattern_words(pattern))
+        for words, node in self._nodes(pattern):
+            if shape is None or _shaped(node, shape):
+                yield words, len(words) - before
+
+    def _nodes(self, pattern: str) -> Iterator[tuple[list[Any], Node]]:
+        """The paths that end in a pattern, each with what is there."""
         wanted = pattern_words(pattern)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         outside = pattern.startswith(TOWER)
         for words, node in self._by_last.get(last, ()):
-            if (
-                ends(words, wanted)
-                and (shape is None or _shaped(node, shape))
-                and not (outside and any(isinstance(word, tuple) for word in words))
-            ):
-                yield words, len(words) - len(wanted)
+            if ends(words, wanted) and not (outside and any(isinstance(word, tuple) for word in words)):
+                yield words, node
 
     def found(self, pattern: str) -> list[Folder]:
         """The paths that end in a pattern."""
@@ -211,6 +217,12 @@ def _by_length(node: Node) -> str:
     if len(shape) != 2 or shape[0] == shape[1]:
         return ""
     return IN_OUT if shape[1] > shape[0] else OUT_IN
+
+
+def _is_within(words: list[Any], within: Place, outside: tuple[Place, ...]) -> bool:
+    """Whether a path is in a folder, and in none of those `outside` of interest."""
+    folder, others = words_of(within), (words_of(one) for one in outside)
+    return words[: len(folder)] == folder and not any(words[: len(one)] == one for one in others)
 
 
 def _shaped(node: Node, shape: Sequence[Any]) -> bool:

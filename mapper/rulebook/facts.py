@@ -70,6 +70,7 @@ class FactRule:
     rows: str = ""  # role path in the block or the tower: the value is the number of rows of its weight
     columns: str = ""  # the same of its columns
     kernels: str = ""  # a role: the last extents of its weights, in the order of their names
+    stored: str = ""  # names of a row of numbers, which may have no role: the value is how many they are
     doubt: str = ""  # why nobody knows it here, whatever weaker sources say: published models differ
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
@@ -116,6 +117,11 @@ class FactRule:
         """Whether it holds for each block, whatever is known of it."""
         asked = (self.at, self.when, self.holds, self.as_long, self.square, self.block, self.tower)
         return not any(asked)
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether its value is an extent of tensors."""
+        return bool(self.rows or self.columns or self.kernels or self.stored)
 
     @cached_property
     def place(self) -> str:
@@ -215,7 +221,7 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks", "square", "same_as"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold", "by_whole"), Fields.flag),
-    **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns", "kernels"), Fields.text),
+    **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns", "kernels", "stored"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),

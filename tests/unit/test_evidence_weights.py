@@ -195,7 +195,8 @@ def test_stored_angles_show_their_base(base: float, is_stretched: bool, wanted: 
     if is_stretched:
         angles[8:] /= 8
     assert angles_base(angles) == wanted
-    assert angles_width(angles) == (None if wanted is None else 32)
+    assert angles_width(angles) == 32
+    assert angles_width(-angles) is None
 
 
 def test_a_llama_without_config_has_its_base_and_heads_from_stored_angles() -> None:

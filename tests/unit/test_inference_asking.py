@@ -108,6 +108,7 @@ def test_a_number_that_a_user_repeats_is_known_unless_two_fields_have_it() -> No
     answers |= {
         "embedding.scale": None,
         "rotary.base": 1e4,
+        "alibi": False,
     }  # asked for with the activation, with the positions
     assert read(example("llama"), {**answers, "norm.eps": 3e-4}, odd_eps=3e-4).missing == []
     one, two = (
