@@ -154,3 +154,20 @@ def test_what_embeds_tokens_is_not_asked_which_images_it_takes() -> None:
     made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
     asked = {question.fact for question in made.questions}
     assert "attention.pattern" in asked and "input.kind" not in asked
+
+
+def test_images_whose_token_no_field_has_are_asked_for_it() -> None:
+    """A tokenizer says it; which layer is read, a field of the first release says in a word of its own."""
+    source = header(next(item for item in RULEBOOK.families if item.name == "qianfan_ocr").examples[0])
+    first = {
+        "vision_feature_layer",
+        "vision_feature_select_strategy",
+        "image_token_id",
+        "projector_hidden_act",
+    }
+    config = {name: value for name, value in (source.config or {}).items() if name not in first}
+    config |= {"model_type": "unheard_of", "select_layer": -1, "mm_projector_type": "mlp2x_gelu"}
+    hints = {"features": "images", "features.select": "patches"}
+    made = infer(Checkpoint("x", "manifest", source.tensors, config), RULEBOOK, hints=hints)
+    assert [question.fact for question in made.questions] == ["features.image_id"]
+    assert (facts(made, "features.layer"), facts(made, "projector.activation")) == ([-1], ["gelu"])
