@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
-from mapper.emission.constructors import Constructor, Setting, setting, shared_facts
+from mapper.emission.constructors import Constructor
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
@@ -15,6 +15,7 @@ from mapper.emission.merge import merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
+from mapper.emission.settings import INDEX, Setting, list_depth, setting, shared_facts
 from mapper.emission.stages import Stages
 from mapper.flows.program import Program
 from mapper.flows.references import refer
@@ -41,6 +42,9 @@ class Classes:
     outer: dict[int, Fact] = field(
         default_factory=dict
     )  # a block's fact -> the one for it in the block around
+    numbers: dict[int, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # depth of a place -> which elements of the list there are being made
 
     def learn(self, program: Program | None) -> None:
         """What the flows say about leaves and lists."""
@@ -49,6 +53,9 @@ class Classes:
                 for item in value if isinstance(value, list) else [value]:
                     if isinstance(item, Leaf):
                         said = self.as_long_as_its_stage(item, setting(item, role, piece.block, piece.flow))
+                        if isinstance(value, list):
+                            listed = [one for one in value if isinstance(one, Leaf)]
+                            said = replace(said, depth=list_depth(listed, len(piece.block.home)))
                         if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
                             said = replace(said, arguments=None)
                         self.settings.setdefault(id(item), said)
@@ -167,7 +174,7 @@ class Classes:
     def child(self, draft: Draft, child: Folder | Leaf, name: str) -> str:
         """The expression that makes a child."""
         if isinstance(child, Leaf):
-            made = Constructor(draft, child, name, self.settings.get(id(child), Setting()))
+            made = Constructor(draft, child, name, self.setting_of(child))
             return made.text_with(self.root.unread.get(id(child), {}))
         if id(child) in self.of_folder:
             return self.call(draft, child, self.arguments(child))
@@ -178,6 +185,31 @@ class Classes:
         else:
             kind = "nn.ParameterDict" if parameters else "nn.ModuleDict"
         return f"{kind}({self.container_items(draft, child)})"
+
+    def setting_of(self, leaf: Leaf) -> Setting:
+        """What its flow says of a leaf, of the element of a list that is being made."""
+        said = self.settings.get(id(leaf), Setting())
+        numbers = leaf.place[said.depth] if said.depth is not None else ()
+        if said.depth is None or isinstance(numbers, str):
+            return said
+        return replace(said, indices=self.numbers.get(said.depth, numbers[:1]))
+
+    def element(self, draft: Draft, folder: Folder, key: tuple[int, ...], child: Folder | Leaf) -> str:
+        """The expression that makes an element of a list, or each of several in a loop over `index`."""
+        depth = len(folder.place)
+        self.numbers[depth] = key
+        made = self.child(draft, child, f"{_word(folder)}_{key[0]}")
+        del self.numbers[depth]
+        return made
+
+    def by_element(self, child: Folder | Leaf, depth: int) -> list[list[str]]:
+        """What is in arguments of its leaves that are others for each element of the list at that depth."""
+        if isinstance(child, Leaf):
+            said = self.settings.get(id(child), Setting())
+            return said.by_element() if said.depth == depth else []
+        if id(child) in self.of_folder:
+            return []
+        return [names for item in child.children.values() for names in self.by_element(item, depth)]
 
     def arguments(self, folder: Folder) -> dict[str, Argument]:
         """What the class of a folder has to be given for this folder."""
@@ -249,7 +281,14 @@ class Classes:
         roles = {child.block.role for _, child in groups if isinstance(child, Folder) and child.block}
         if len(classes) == 1 and None not in classes and len(roles) <= 1:
             return self.same_class(draft, folder, groups)
-        texts = {key: self.child(draft, child, f"{_word(folder)}_{key[0]}") for key, child in groups}
+        differing = [names for _, child in groups for names in self.by_element(child, len(folder.place))]
+        if differing and len(groups) == 1 and not any("kernel" in names for names in differing):
+            draft.loops.add(INDEX)
+            each = self.element(draft, folder, *groups[0])
+            return f"{each} for {INDEX} in range({self.count(draft, folder, len(groups[0][0]))})"
+        if differing:  # equal as their tensors may be
+            groups = [((index,), child) for key, child in groups for index in key]
+        texts = {key: self.element(draft, folder, key[:1], child) for key, child in groups}
         order = sorted((index, key) for key in texts for index in key)
         if len(texts) == 1 and len(order) > 1:
             return f"{next(iter(texts.values()))} for _ in range({self.count(draft, folder, len(order))})"

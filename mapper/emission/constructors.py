@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from mapper.architecture import Block, Fact, Leaf
+from mapper.architecture import Leaf
 from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
 from mapper.emission.leaf_arguments import argument_value
 from mapper.emission.reparametrized import STORED, function_of
+from mapper.emission.settings import INDEX, Setting, of_element
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
-from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
 from mapper.naming.members import DOWN, FLOATS, LENGTHS, UPDATED, matrix_of, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
@@ -50,32 +50,6 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
 _CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", *(f"ConvTranspose{axes}d" for axes in (1, 2, 3)))
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What a leaf's block says about it: declared extents, arguments, and the facts both are written in."""
-
-    shape: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] | None = None
-    facts: Mapping[str, Fact] | None = None
-    prefix: str = ""  # role of the block
-
-
-def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
-    """The flow's `shapes` and `leaves` for one role."""
-    rule = flow.rule
-    return Setting(tuple(rule.shapes.get(role, ())), rule.leaves.get(role), block.facts, block.role)
-
-
-def shared_facts(inner: Setting, outer: Setting) -> dict[int, Fact]:
-    """The inner block's facts for the extents of a leaf, each with what the block around calls the same extent."""
-    found: dict[int, Fact] = {}
-    for one, other in zip(inner.shape, outer.shape, strict=False):
-        mine, theirs = (inner.facts or {}).get(one), (outer.facts or {}).get(other)
-        if mine is not None and theirs is not None and mine is not theirs and mine.value == theirs.value:
-            found[id(mine)] = theirs
-    return found
-
-
 class Constructor:
     """Writes the call that makes one leaf into a draft."""
 
@@ -91,8 +65,14 @@ class Constructor:
             return self.loose()
         method = getattr(self, f"make_{kind.lower()}", None)
         made = self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
-        function = function_of(kind, self.leaf.tensors)
+        function = self.function()
         return self.call(function, made, self.sliced()) if function else made
+
+    def function(self) -> str:
+        """Torch's function that makes the weight of other tensors; "" where none does, or a module of our own does it."""
+        return function_of(
+            self.leaf.kind, self.leaf.tensors, self.evaluated("padding_mode", "zeros") == "zeros"
+        )
 
     def text_with(self, unread: Mapping[str, TensorInfo]) -> str:
         """The call, and around it one that makes tensors which no forward reads, as long as its own where they are."""
@@ -125,7 +105,7 @@ class Constructor:
     def has_slices(self) -> bool:
         """Whether the lengths of a weight norm, if it has one, are those of slices along one axis, or one of all."""
         length = self.length()
-        if function_of(self.leaf.kind, self.leaf.tensors):  # torch's own have one for each slice
+        if self.function():  # torch's own have one for each slice
             return length is None or [*length] in self.slices()
         return length is None or [*length] in [*self.slices(), [1] * len(self.weight())]
 
@@ -177,7 +157,7 @@ class Constructor:
 
     def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
         facts = (
-            {name: self.where.facts[name] for name in arithmetic.names(node)}
+            {name: self.where.facts[name] for name in arithmetic.names(node) if name != INDEX}
             if node is not None and self.where.facts
             else {}
         )
@@ -216,10 +196,7 @@ class Constructor:
             return f"{name}={symbol}"
         if text is None:
             return None
-        node = parse_expression(str(text), "leaves", 1)
-        kernel = self.kernel()
-        known = {key: item.value for key, item in (self.where.facts or {}).items()}
-        value = argument_value({**known, "kernel": kernel}, node)
+        node, value = self.argument(text)
         names = [*arithmetic.names(node)]
         symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names and bool(names)
         if value == default and not symbolic:
@@ -229,6 +206,22 @@ class Constructor:
         if self.goes_without_saying(names):
             self.draft.arguments[-1].default = default
         return f"{name}={symbol}"
+
+    def argument(self, text: Any) -> tuple[ast.expr, Any]:
+        """An argument as its flow has it, of this element where the leaf is one of a list, and its value."""
+        node = parse_expression(str(text), "leaves", 1)
+        known = {key: item.value for key, item in (self.where.facts or {}).items()} | {
+            "kernel": self.kernel()
+        }
+        values = tuple(argument_value({**known, INDEX: index}, node) for index in self.where.indices)
+        if len(values) == 1:
+            return of_element(node, self.where.indices[0]), values[0]
+        return node, values if INDEX in arithmetic.names(node) else values[0]
+
+    def evaluated(self, name: str, default: Any) -> Any:
+        """The value of an argument that the flow may give."""
+        text = (self.where.arguments or {}).get(name)
+        return default if text is None else self.argument(text)[1]
 
     def goes_without_saying(self, names: list[str]) -> bool:
         """Whether no file says what these facts are: what torch does anyway, nobody wants to change there."""
@@ -372,13 +365,15 @@ class Constructor:
             size = (self.extent(0, shape, first), self.grouped(shape, second, groups))
         else:
             size = (self.grouped(shape, second, groups), self.extent(0, shape, first))
-        defaults = {"stride": 1, "padding": 0, "dilation": 1}
+        defaults: dict[str, Any] = {"stride": 1, "padding": 0, "dilation": 1}
         if kind.startswith("ConvTranspose"):
             defaults["output_padding"] = 0
+        else:
+            defaults["padding_mode"] = "zeros"
         options = [self.option(name, default) for name, default in defaults.items()]
         grouping = f"groups={self.grouping(groups)}" if groups != 1 else None
         kernel = self.kernel_size(shape)
-        if self.length() is not None and not function_of(kind, self.leaf.tensors):
+        if self.length() is not None and not self.function():
             return self.normed(size, kernel, options, grouping)
         return self.call(f"nn.{kind}", *size, f"kernel_size={kernel}", *options, grouping, self.no_bias())
 

@@ -163,7 +163,10 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
         else:
             passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]
             names[symbol] = _parameter(finished, symbol, passed)
-    if names and all(symbol_is_literal(text) for text in names.values()):
+    whole = isinstance(first.value, tuple) and isinstance(
+        first.expression, ast.Subscript | ast.BinOp
+    )  # of a loop
+    if names and not whole and all(symbol_is_literal(text) for text in names.values()):
         is_usual = first.usual is not None and first.value == first.usual
         return LEFT_OUT if is_usual else literal(first.value)
     return expression(without_sums_of_one(_Names(names).visit(copied(first.expression))))

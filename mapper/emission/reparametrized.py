@@ -21,9 +21,12 @@ _FUNCTIONS = (
 _OWN = ("Conv1d", "ConvTranspose1d")  # kinds with modules of their own for lengths
 
 
-def function_of(kind: str, names: Collection[str]) -> str:
-    """Torch's function that makes the weight of a module of these tensors; "" where none does, or a module does it."""
+def function_of(kind: str, names: Collection[str], has_own: bool = True) -> str:
+    """Torch's function that makes the weight of a module of these tensors; "" where none does, or a module does it.
+
+    `has_own`: whether the modules that are there for lengths can be what is wanted; they pad with zeros alone.
+    """
     for stored, function in zip(STORED, _FUNCTIONS, strict=True):
         if stored <= set(names):
-            return "" if kind in _OWN and stored in _LENGTH_AND_DIRECTION else function
+            return "" if has_own and kind in _OWN and stored in _LENGTH_AND_DIRECTION else function
     return ""

@@ -16,10 +16,11 @@ from mapper.operations.registry import (
 # Version 3: what is a line or two of torch is written out in the flows, and one function serves where several differed
 # by an argument (`is_causal`, `scale`, `bias`). Version 4: the same of those that one flow alone called. Version 6: the
 # same of sinusoids, masks, groups and padding. Version 7: the same of dilated convolutions, scales of series, masks of
-# blocks and prompts. Version 8: the same of square maps and overlapping windows.
+# blocks and prompts. Version 8: the same of square maps and overlapping windows. Version 9:
+# convolutions of a list have arguments by element, and are called.
 # A flow of before that calls none of those that are gone means the same.
 # What to write in place of those that are gone: flows/retired.py.
-VERSION = 8
+VERSION = 9
 OLDEST = 4
 
 __all__ = [

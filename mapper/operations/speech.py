@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
-from mapper.operations.convolution import weight_norm
+from torch import Tensor
 
 
 def spread_by_durations(x: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,52 +54,3 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
     share = 2 * constant / (-linear - (linear**2 - 4 * square * constant).sqrt())
     inside = (share * width + across.gather(-1, at)).squeeze(-1)
     return torch.where((y >= -bound) & (y <= bound), inside, y)
-
-
-def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868).
-
-    It may stand in a module of its own.
-    """
-    held = {name.rpartition(".")[2]: tensor for name, tensor in convolution.named_parameters()}
-    held.pop("bias", None)
-    if "weight" in held:
-        return held["weight"]
-    length, direction = (
-        held[name] for name in sorted(held)
-    )  # weight_g and weight_v, original0 and original1
-    return weight_norm(length, direction)
-
-
-def bias_of(convolution: nn.Module) -> Tensor | None:
-    """Bias of a convolution, which may stand in a module of its own; None where it has none."""
-    held = [tensor for name, tensor in convolution.named_parameters() if name.rpartition(".")[2] == "bias"]
-    return held[0] if held else None
-
-
-def upsample_frames(
-    x: Tensor, upsamplers: nn.ModuleList, blocks: nn.ModuleList, rates: tuple[int, ...], slope: float
-) -> Tensor:
-    """Transposed convolutions, after each the mean of what its share of the residual blocks give (HiFi-GAN).
-
-    x (B, C, T) -> (B, _, T * product of the rates)
-    """
-    share = len(blocks) // len(rates)
-    for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = kernel_of(upsampler), bias_of(upsampler)
-        padding = (weight.shape[-1] - rate) // 2
-        x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
-        x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)
-    return x
-
-
-def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
-    """A convolution over samples so far apart, of as many groups as its kernel leaves, at the same length.
-
-    x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
-    """
-    weight = kernel_of(convolution)
-    beside = dilation * (weight.shape[-1] - 1) // 2
-    groups = x.shape[1] // weight.shape[1]
-    padded = F.pad(x, (beside, beside), mode)
-    return F.conv1d(padded, weight, bias_of(convolution), dilation=dilation, groups=groups)

@@ -167,8 +167,10 @@ NOISY = {
 }  # fmt: skip
 
 
-def test_speech_from_text_at_once(tmp_path: Path) -> None:
-    model = reference("VitsModel", transformers.VitsConfig(**SPEECH, **PLAIN))
+@pytest.mark.parametrize("rate", [1, 2])
+def test_speech_from_text_at_once(rate: int, tmp_path: Path) -> None:
+    config = transformers.VitsConfig(**SPEECH, **PLAIN, wavenet_dilation_rate=rate)
+    model = reference("VitsModel", config)
     check(model, tmp_path, text_inputs(vocab_size=20, positions=False))
 
 

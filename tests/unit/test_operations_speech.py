@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
 
-from mapper.operations.speech import convolve_dilated, invert_splines, spread_by_durations
+from mapper.operations.speech import invert_splines, spread_by_durations
 
 
 def test_words_last_for_their_durations():
@@ -35,12 +34,3 @@ def test_splines_are_inverted_within_their_bound():
             wanted.append(start + share * width)
     found = invert_splines(torch.tensor(values), bins.expand(6, 5), 2.0, 2.0)
     torch.testing.assert_close(found, torch.tensor(wanted), rtol=1e-5, atol=1e-5)
-
-
-def test_a_dilated_convolution_reads_samples_that_far_apart():
-    convolution = nn.Conv1d(2, 2, 3, groups=2)
-    nn.init.ones_(convolution.weight)
-    nn.init.zeros_(convolution.bias)
-    x = torch.tensor([[[1.0, 2.0, 4.0, 8.0], [0.0, 0.0, 0.0, 1.0]]])
-    assert convolve_dilated(x, convolution, 2).tolist() == [[[5, 10, 5, 10], [0, 1, 0, 1]]]
-    assert convolve_dilated(x, convolution, 2, "reflect").tolist() == [[[9, 12, 9, 12], [0, 1, 0, 1]]]
