@@ -151,12 +151,32 @@ class Filler:
         return self.twins.differ(scope, name, None) if self.twins else []
 
     def is_open(self, scope: Scope, name: str, known: Known, leaf: Leaf | None = None) -> bool:
-        """Whether listed types of the same names differ in a fact that nothing here shows; then it is asked for."""
+        """Whether listed types of the same names differ in a fact that nothing here shows, or fields that no listed type
+        has together disagree in it; then it is asked for."""
         values = self.twins.differ(scope, name, known, leaf) if self.twins else []
+        if not values and not self.facts.families.are_vouched_for:
+            values = self.disputed(scope, name, known)
         if values:
             self.facts.ask(scope, name)
             self.ask(scope, name, values)
         return bool(values)
+
+    def disputed(self, scope: Scope, name: str, known: Known) -> list[Any]:
+        """The values of a flag that fields of the config say, where they say both.
+
+        Of other facts, fields stand one for another, the first that is there.
+        """
+        others = self.rivals_of(scope, name, known) if self.facts.types.get(name) == "flag" else []
+        return list(dict.fromkeys((known.value, *(other.value for other in others)))) if others else []
+
+    def rivals_of(self, scope: Scope, name: str, known: Known) -> list[Known]:
+        """What other fields of the config say of a fact that one says, where that is another value."""
+        said = self.facts.from_config(scope, name) if known.evidence == "config" else ()
+        return [
+            other
+            for other in said
+            if other.evidence == "config" and not other.problem and other.value != known.value
+        ]
 
     def ask(self, scope: Scope, name: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
         """Note an unknown fact, with what it could be."""
@@ -253,12 +273,10 @@ class Filler:
         """Fields of the config that speak of the same fact and disagree."""
         found: dict[str, None] = {}
         for scope, name, known in self.facts.used.values():
-            if known.evidence == "config":
-                for other in self.facts.from_config(scope, name):
-                    if other.evidence == "config" and not other.problem and other.value != known.value:
-                        found[
-                            f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"
-                        ] = None
+            for other in self.rivals_of(scope, name, known):
+                found[
+                    f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"
+                ] = None
         return list(found)
 
     def report(self) -> list[Fact]:

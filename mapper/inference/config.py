@@ -11,12 +11,14 @@ from typing import Any, cast
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
+from mapper.inference.unheeded import must_be_read
 from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 from mapper.words import parts
 
 ANY = "*"  # in the name of a field: any letters
+IDLE = "fields.idle"  # the fact with names of fields that, as a user says, change nothing
 ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is the name
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
@@ -251,23 +253,30 @@ class Config:
         counts: Container[int],
         towers: Sequence[Scope],
         said: Mapping[str, Any],
+        told: Container[str] = (),
     ) -> list[str]:
-        """Those that nobody knows and that some arithmetic must need: a named number, a list or what else tells layers apart.
+        """Those that nobody knows and that some computation must need, by their names or as they tell layers apart.
 
         `counts` are the numbers of layers that there are; a part of the config is for one of the towers, or for nothing.
-        `said` are the facts that a user gave: what they repeat is known.
+        `said` are the facts that a user gave: what they repeat is known. `told` are fields whose answer the names show.
         """
         idle = {
             part for part in self.folders if towers and all(self.is_aside(part, tower) for tower in towers)
         }
         left = (found for found, known in self._left(ignored) if not known)
-        unknown = (found for found in left if found.name.partition(".")[0] not in idle)
-        told = [
+        idle |= set(said.get(IDLE, "").split(","))
+        unknown = (found for found in left if idle.isdisjoint((found.name, found.name.partition(".")[0])))
+        asked = [
             found
             for found in unknown
-            if self._is_number(found) or _tells_apart(found.value, counts) or self._is_of_layer(found.name)
+            if (
+                found.name.rpartition(".")[2] not in told
+                and must_be_read(found.name, found.value, self.vocabulary, self.is_of_a_class)
+            )
+            or _tells_apart(found.value, counts)
+            or self._is_of_layer(found.name)
         ]
-        return [f"{found.name} = {shown(found.value)}" for found in told if not _is_said(found, told, said)]
+        return [f"{found.name} = {shown(found.value)}" for found in asked if not _is_said(found, asked, said)]
 
     def disputed(self, said: Mapping[str, Any]) -> list[str]:
         """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own.
@@ -284,17 +293,12 @@ class Config:
             and not any(_same(found.value, value) for value in (*values, *said.values()))
         ]
 
-    def _is_number(self, found: Found) -> bool:
-        """Whether a field has a number, neither none nor one, and a name of which computations need it."""
-        is_number = isinstance(found.value, (int, float)) and found.value not in (0, 1)
-        return is_number and self.is_needed(found.name)
-
     def _is_of_layer(self, field: str) -> bool:
         """Whether a field, by its dotted name, is what single layers have otherwise."""
         return not set(self.vocabulary.by_layer).isdisjoint(field.split("."))
 
     def is_needed(self, field: str) -> bool:
-        """Whether some computation must need a field, by the last word of its dotted name."""
+        """Whether a number in a field must be needed by some computation, by the last word of its dotted name."""
         return not self.vocabulary.telling.isdisjoint(parts(field.rpartition(".")[2]))
 
     def is_idle(self, field: str, ignored: Mapping[str, Ignored]) -> bool:

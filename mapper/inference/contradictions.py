@@ -9,12 +9,13 @@ from typing import Any
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.flows import arithmetic
-from mapper.inference.config import Config
+from mapper.inference.config import IDLE, Config
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
 from mapper.inference.roots import task_of_config
 from mapper.inference.scopes import TOWER_LISTS, Scope
+from mapper.inference.unheeded import told_by_names
 from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
 
@@ -319,7 +320,7 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
             raise ArchitectureError(f"{leaf.place}.{told}", tensors=leaf.keys())
 
 
-def harmful_fields(facts: Facts) -> list[str]:
+def harmful_fields(facts: Facts, root: Scope) -> list[str]:
     """What no flow does though the config asks for it: fields that change nothing with other values than theirs.
 
     Of a type that no family lists, also fields that nobody read and that some computation must need.
@@ -332,7 +333,9 @@ def harmful_fields(facts: Facts) -> list[str]:
         layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
         given = {item.name: item.value for item in facts.given}
         said = given | _shown_ratios(towers)
-        fields += [*config.telling(ignored, layers - {1}, towers, said), *config.disputed(given)]
+        facts.heard.update(item.source for item in facts.given if item.name == IDLE)
+        told = told_by_names(config.vocabulary, root)
+        fields += [*config.telling(ignored, layers - {1}, towers, said, told), *config.disputed(given)]
     return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
 
 

@@ -232,7 +232,7 @@ def _conclude(
     if is_complete:
         facts = outline.facts
         doubts.findings += [*given_stages(facts), *unread_fields(facts.config, case.families)]
-        doubts.missing += [*harmful_fields(facts), *untaken_stages(facts)]
+        doubts.missing += [*harmful_fields(facts, outline.root), *untaken_stages(facts)]
     architecture.findings, architecture.missing = doubts.findings, doubts.missing
     architecture.reading = _trust(case, architecture) if is_complete else "skeleton"
 

@@ -19,6 +19,8 @@ ROWS = (
     "types"  # a family's table of facts by model type, and in a list of definitions the place of what it says
 )
 TYPE = "model_type"  # the fact that such a row is chosen by
+# lists of words
+_WORDS = ("unasked", "unassumed", "usual", "telling", "counting", "choosing", "expected", "harmless")
 _CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
 
@@ -162,6 +164,12 @@ class ConfigVocabulary:
     usual: frozenset[str] = frozenset()  # facts that every class has, so that a family's default counts
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
     telling: frozenset[str] = frozenset()
+    counting: frozenset[str] = frozenset()  # more of these, which say nothing of what a field implies
+    choosing: frozenset[str] = frozenset()  # the same of fields with a word or a list
+    expected: frozenset[str] = frozenset()  # the same of flags that are mostly true: false asks for another
+    harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
+    shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
+    only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> fields that nothing else needs
     # fields that some types compute with and others ignore -> values with which they change nothing
     disputed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
@@ -365,7 +373,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     facts: list[FactTable] = []
     unlisted: list[FactTable] = []
     ignored = Ignored()
-    unasked, unassumed, usual, telling = set[str](), set[str](), set[str](), set[str]()
+    words: dict[str, set[str]] = {key: set() for key in _WORDS}
     quantised_fields: dict[str, None] = {}
     by_layer: dict[str, None] = {}
     unpacked: dict[str, None] = {}
@@ -380,12 +388,12 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
         headless = headless or fields.any("headless")
         _merge(found.transposed, fields.choices("transposed"))
-        unasked.update(fields.words("unasked"))
-        unassumed.update(fields.words("unassumed"))
-        usual.update(fields.words("usual"))
-        telling.update(fields.words("telling"))
+        for key, said in words.items():
+            said.update(fields.words(key))
         _merge(found.disputed, fields.choices("disputed"))
         _merge(found.alike, fields.choices("alike"))
+        _merge(found.shown, fields.choices("shown"))
+        _merge(found.only_with, fields.choices("only_with"))
         ignored = read_ignored(fields).beside(ignored)
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         _merge(found.partial, fields.choices("partial"))
@@ -401,10 +409,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         unlisted=AllOf(unlisted),
         headless=headless,
         ignored=ignored,
-        unasked=frozenset(unasked),
-        unassumed=frozenset(unassumed),
-        usual=frozenset(usual),
-        telling=frozenset(telling),
+        **{key: frozenset(said) for key, said in words.items()},
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),
         unpacked=tuple(unpacked),

@@ -76,6 +76,14 @@ def test_fields_of_scales_speak_for_whoever_has_them() -> None:
         ("attention_kinds", ["global", "local"]),
         ("sees_all", [True, False]),
         ("decay_bound", -5.0),
+        ("has_multiplier", True),
+        ("softmax_one", True),  # of a class's own config: any flag that is set may change what it computes
+        ("num_loops", 2),
+        ("norm_position", "post"),
+        ("nope_layers", [1, 3]),
+        ("attention_kinds", ["global", "local", "local"]),
+        ("use_residual", False),
+        ("qk_norm", True),  # and no norm is stored
         ("per_layer_config.0.rms_norm_eps", 1e-3),  # of one of the layers that are alike
     ],
 )
@@ -91,17 +99,46 @@ def test_a_field_that_some_computation_must_need_is_not_passed_over(field: str, 
     [
         ("inner_norm_eps", 0),
         ("branch_multiplier", 1.0),
-        ("has_multiplier", True),
         ("branch_width", 7),
-        ("attention_kinds", ["global", "global"]),
-        ("attention_kinds", ["global", "local", "local"]),
         ("suppressed", [60, 61]),
+        ("softmax_one", False),
+        ("norm_position", "none"),
+        ("use_flash_attention", True),  # how fast, not what
+        ("scale_attention_in_fp32", True),
+        ("use_down_proj", True),  # a module that is there
+        ("pooler_act", "relu"),  # of a part that is not
     ],
 )
 def test_other_fields_that_no_rule_reads_are_findings(field: str, value: Any) -> None:
     architecture = read(ANSWERS, model_type="unheard_of", **{field: value})
     assert architecture.missing == []
     assert f"config field is read by no rule: '{field}'" in architecture.findings
+
+
+def test_a_user_says_which_fields_change_nothing() -> None:
+    fields = {"softmax_one": True, "num_loops": 2}
+    assert len(read(ANSWERS, model_type="unheard_of", **fields).missing) == 2
+    said = {**ANSWERS, "fields.idle": "softmax_one,num_loops"}
+    assert read(said, model_type="unheard_of", **fields).missing == []
+
+
+def test_a_flag_that_fields_of_the_config_contradict_is_asked_for() -> None:
+    said = read(ANSWERS, model_type="unheard_of", position_embedding_type="nope")  # and it has a base of angles
+    assert "rotary" in [question.fact for question in said.questions]
+    assert "attention.causal" not in [question.fact for question in said.questions]
+
+
+def test_a_flag_of_stored_norms_is_what_their_names_show() -> None:
+    (width,) = set(facts(read(), "attention.head_dim"))
+    norms = {
+        name.replace(f"{letter}_proj", f"{letter}_norm"): TensorInfo((width,), "F32")
+        for letter in "qk"
+        for name in LLAMA.tensors
+        if f"{letter}_proj.weight" in name
+    }
+    config = {**(LLAMA.config or {}), "model_type": "unheard_of", "qk_norm": True}
+    stored = Checkpoint("x", "manifest", {**LLAMA.tensors, **norms}, config)
+    assert not any("qk_norm" in line for line in infer(stored, RULEBOOK, hints=ANSWERS).missing)
 
 
 def test_where_two_families_match_equally_neither_speaks_of_an_unlisted_type() -> None:

@@ -1,0 +1,50 @@
+"""Fields of a config that nobody read: whether some computation must need one, by its name and its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mapper.words import parts
+
+if TYPE_CHECKING:
+    from mapper.inference.scopes import Scope
+    from mapper.rulebook.facts import ConfigVocabulary
+
+_THERE = ("use_", "has_", "add_", "with_", "enable_")  # before the name of a part, in flags that say it is there
+_PLAIN = ("", "none", "null", "default", "auto")  # words that choose nothing
+
+
+def must_be_read(field: str, value: Any, vocabulary: ConfigVocabulary, is_of_a_class: bool) -> bool:
+    """Whether a model is another one without a field, by its dotted name.
+
+    Where a class wrote the config, with `model_type`, any flag that is set may change what it computes, whatever it
+    is called; training code keeps flags of its own beside the sizes of a model.
+    """
+    words = parts(field.rpartition(".")[2])
+    if not words.isdisjoint(vocabulary.harmless):
+        return False
+    numbers = vocabulary.telling | vocabulary.counting
+    if isinstance(value, bool):
+        if value:
+            return is_of_a_class or not words.isdisjoint(numbers | vocabulary.choosing)
+        return not words.isdisjoint(vocabulary.expected)
+    if isinstance(value, (int, float)):
+        return value not in (0, 1) and not words.isdisjoint(numbers)
+    return _chooses(value) and not words.isdisjoint(vocabulary.choosing)
+
+
+def _chooses(value: Any) -> bool:
+    """Whether a word, a list or an object is not one of those that stand for nothing."""
+    return value.lower() not in _PLAIN if isinstance(value, str) else bool(value)
+
+
+def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> set[str]:
+    """Fields that say what the names show: a part that is there, or more of a part that is not."""
+    scopes = (root, *root.below())
+    roles = {f"{scope.block.kind}.{role}" for scope in scopes for role in scope.block.roles}
+    words = {word for role in roles for word in role.split(".")}
+    shown = (fields for role, fields in vocabulary.shown.items() if role in roles)
+    others = (fields for word, fields in vocabulary.only_with.items() if word not in words)
+    stored = {word for leaf in root.block.leaves() for word in leaf.place if isinstance(word, str)}
+    flags = {start + word for word in stored for start in ("", *_THERE)}
+    return flags.union(*shown, *others)
