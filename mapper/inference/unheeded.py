@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mapper.inference.scopes import Scope
     from mapper.rulebook.facts import ConfigVocabulary
 
-_THERE = ("use_", "has_", "add_", "with_", "enable_")  # before the name of a part, in flags that say it is there
+_THERE = ("use_", "has_", "add_", "with_", "enable_")  # before the name of a part that is there
 _PLAIN = ("", "none", "null", "default", "auto")  # words that choose nothing
 
 

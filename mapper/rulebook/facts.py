@@ -169,7 +169,7 @@ class ConfigVocabulary:
     expected: frozenset[str] = frozenset()  # the same of flags that are mostly true: false asks for another
     harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
-    only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> fields that nothing else needs
+    only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> fields of it alone
     # fields that some types compute with and others ignore -> values with which they change nothing
     disputed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
@@ -409,7 +409,14 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         unlisted=AllOf(unlisted),
         headless=headless,
         ignored=ignored,
-        **{key: frozenset(said) for key, said in words.items()},
+        unasked=frozenset(words["unasked"]),
+        unassumed=frozenset(words["unassumed"]),
+        usual=frozenset(words["usual"]),
+        telling=frozenset(words["telling"]),
+        counting=frozenset(words["counting"]),
+        choosing=frozenset(words["choosing"]),
+        expected=frozenset(words["expected"]),
+        harmless=frozenset(words["harmless"]),
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),
         unpacked=tuple(unpacked),

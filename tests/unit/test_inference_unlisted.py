@@ -123,7 +123,8 @@ def test_a_user_says_which_fields_change_nothing() -> None:
 
 
 def test_a_flag_that_fields_of_the_config_contradict_is_asked_for() -> None:
-    said = read(ANSWERS, model_type="unheard_of", position_embedding_type="nope")  # and it has a base of angles
+    stated = {"position_embedding_type": "nope"}  # and a base of angles
+    said = read(ANSWERS, model_type="unheard_of", **stated)
     assert "rotary" in [question.fact for question in said.questions]
     assert "attention.causal" not in [question.fact for question in said.questions]
 
