@@ -83,6 +83,11 @@ class Config:
         return self.data.get("model_type") is not None and self.says_more_than_its_type
 
     @property
+    def changes_its_network(self) -> bool:
+        """Whether it names a network of a library (timm) and says what is otherwise in this one."""
+        return self.data.get("model_type") is None and bool(self.data.get("model_args"))
+
+    @property
     def class_names(self) -> list[str]:
         """The class names that the config says were saved."""
         names = self.data.get("architectures")
@@ -294,7 +299,7 @@ class Config:
         ]
 
     def _is_of_layer(self, field: str) -> bool:
-        """Whether a field, by its dotted name, is what single layers have otherwise."""
+        """Whether a field, by its dotted name, is what single layers have otherwise, or this network."""
         return not set(self.vocabulary.by_layer).isdisjoint(field.split("."))
 
     def is_needed(self, field: str) -> bool:

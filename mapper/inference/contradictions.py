@@ -328,7 +328,7 @@ def harmful_fields(facts: Facts, root: Scope) -> list[str]:
     config, families = facts.config, facts.families
     ignored = families.ignored()
     fields = config.harmful(ignored)
-    if not families.are_vouched_for:
+    if config.changes_its_network or not families.are_vouched_for:
         towers = _towers(facts)
         layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
         given = {item.name: item.value for item in facts.given}

@@ -117,7 +117,9 @@ def _infer(
         return start.read(None, checkpoint.nameless)
     _refuse_unrecognised(start)
     if start.match and start.match.by_type:
-        return start.read(start.match)
+        if (architecture := _as_listed(start, start.match)) is not None:
+            return architecture
+        start = replace(start, match=None)
     match = _heard(start)
     attempts = _attempts(match, start.config, rulebook, start.names) if use_families else [Attempt(None)]
     architecture = _first_fit(start.read, attempts, start.findings, start.config.model_type is None)
@@ -210,6 +212,17 @@ def _start(
     )  # fmt: skip
 
 
+def _as_listed(start: _Start, match: FamilyMatch) -> Architecture | None:
+    """What the family that lists the type makes of it; None where it does not fit a network that its config changes."""
+    try:
+        return start.read(match)
+    except ArchitectureError as error:
+        if not start.config.changes_its_network:
+            raise
+        start.findings.append(f"it is no {match.model_type} as published: {error.in_command()}")
+        return None
+
+
 def _refuse_unrecognised(start: _Start) -> None:
     """ArchitectureError for a type whose family does not know these names, unless parts of it are of types that nobody lists."""
     match, families = start.match, start.rulebook.family_entries if start.use_families else []
@@ -218,7 +231,7 @@ def _refuse_unrecognised(start: _Start) -> None:
     )
     if not lacking:
         return
-    if has_strangers(start.config, start.rulebook):
+    if start.config.changes_its_network or has_strangers(start.config, start.rulebook):
         start.findings.append(lacking)
         return
     refused = ArchitectureError(lacking)
