@@ -143,7 +143,7 @@ def say_what_lacks(case: Case, chosen: Chosen, doubts: Doubts) -> None:
     for scope in chosen.lacking:
         if choices[id(scope)].problem:
             raise ArchitectureError(choices[id(scope)].problem)
-        if case.judges(scope.block.home):
+        if case.judges(scope.block.home) and not undecided.awaits(scope, choices[id(scope)]):
             doubts.gap([f"{line}{remedy}" for line in lacking_roles(scope, every)])
         undecided.add(scope, choices[id(scope)])
     doubts.findings += differing_roles(every, case.families.varies())

@@ -126,6 +126,10 @@ class Open:
         several = choice.asks or sum(bool(one.asks) and one.asks.keys() <= asked.keys() for one in near) > 1
         self.unfit.append(Unfit(scope.block.role, (place,), told, tuple(asked) if several else ()))
 
+    def awaits(self, scope: Scope, choice: Choice) -> bool:
+        """Whether an answer alone is between a block and a flow: it lacks nothing that others have."""
+        return any(near.asks for near in nears(scope, choice.considered, self.facts))
+
     def _confirming(self, scope: Scope, near: Iterable[Near]) -> Values:
         """Where one flow would do, what it asks for, each fact with its other values: the answer may be another."""
         for one in near:
