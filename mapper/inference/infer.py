@@ -268,7 +268,8 @@ def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
     said = to_say(architecture, start.rulebook, start.names)
     if not said:
         return architecture
-    if any(block.kind == "layer" and block.flow for block in architecture.root.blocks()):
+    layers = [block for block in architecture.root.blocks() if block.kind == "layer"]
+    if layers and all(block.flow for block in layers):
         # no chain: the answers to what is asked are what it lacks
         return replace(architecture, missing=[*architecture.missing, said])
     # first: no answer to what a part alone asks makes a model of these layers

@@ -19,6 +19,7 @@ class ChainWords:
 
     order: dict[str, int] = field(default_factory=dict)  # word of a name -> where it stands in a network
     shortcut: set[str] = field(default_factory=set)  # words of what lies between a block's input and its end
+    ends: set[str] = field(default_factory=set)  # words of what gives outputs
     spread: set[str] = field(default_factory=set)  # words of what stands beside a mean
     spread_alone: set[str] = field(default_factory=set)  # words of a vector beside a network
     advantage: set[str] = field(default_factory=set)  # words of a head of a dueling network
@@ -59,6 +60,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
         for section in (
             "shortcut",
+            "ends",
             "spread",
             "spread_alone",
             "advantage",

@@ -40,6 +40,7 @@ class Answers:
     )  # fact -> the layers where it is unknown
     apart: list[Question] = field(default_factory=list)  # of APART
     ruled_out: set[Evidence] = field(default_factory=set)  # facts with values that no answer for all may have
+    names: frozenset[str] = frozenset()  # paths of layers: `bn2` is no `block1.bn2` where there is a `bn2`
 
     def find(
         self,
@@ -118,6 +119,8 @@ class Answers:
     def _of(self, scope: Scope, fact: str) -> Given | None:
         """What was said of a fact at one layer: of several the one that says most of its path (`blocks.0.bn1`, not `bn1`)."""
         told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
+        own = scope.block.home.first()
+        told = (item for item in told if item.at == own or item.at not in self.names)
         return max(told, key=lambda item: len(words_at(item.at)), default=None)
 
     def told_at(self, leaf: Leaf, fact: str) -> str:

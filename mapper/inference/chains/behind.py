@@ -169,12 +169,19 @@ def _is_sure(links: Sequence[Link], at: int, main: int, owners: Mapping[int, int
     norm, owner = links[at].element, links[main].element
     others = [links[number].element for number in _as_wide(links, at) if number != main]
     if norm.leaf.place.is_element:
-        return owner.leaf.place[:-1] == norm.leaf.place[:-1]
+        return owner.leaf.place[:-1] == norm.leaf.place[:-1] or _is_right_before(owner, norm)
     if norm.leaf.place[:-1] != owner.leaf.place[:-1]:
         nearest = max((shared_folders(norm.leaf, one.leaf) for one in others), default=0)
         return shared_folders(norm.leaf, owner.leaf) > nearest  # `unit0.adn.N` is of `unit0.conv`
     others = [one for one in others if one.leaf.place[:-1] == owner.leaf.place[:-1]]
     return not others or _is_numbered(links, main, norm, owners) or _shares_word(norm, owner, others)
+
+
+def _is_right_before(owner: Element, norm: Element) -> bool:
+    """Whether a layer stands in the element of a list right before a norm: `mconv.1.conv`, then `mconv.2`."""
+    folder, (number, *_) = norm.leaf.place[:-1], norm.leaf.place[-1]
+    part = owner.leaf.place[len(folder) : len(folder) + 1]
+    return owner.leaf.place[: len(folder)] == folder and part == ((int(number) - 1,),)
 
 
 def _is_numbered(links: Sequence[Link], main: int, norm: Element, owners: Mapping[int, int]) -> bool:

@@ -45,7 +45,14 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
     first = span.branch[0].element if span.branch else between.links[span.first].element
     axes = between.links[span.last].after.axes
     if span.branch:
-        value = between.answers.told_at(first.leaf, _BEFORE)
+        place = first.leaf.place
+        is_behind = place.is_element and place[-1] != (0,)  # something without tensors stands before it
+        among = (*_POOLINGS, "none")
+        value = (
+            between.answers.find(first.leaf, _BEFORE, among=among)
+            if is_behind
+            else between.answers.told_at(first.leaf, _BEFORE)
+        ) or ""
     elif set(_steps(between, span, axes)) <= {"1", "x"}:
         return between.name, False
     else:

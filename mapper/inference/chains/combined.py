@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT, Element
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
+from mapper.inference.chains.parted import of_parts
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
@@ -25,6 +26,7 @@ _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
 # Positions in a row that become one, their features side by side: `stacked_2` (1508.01211).
 _STACKED = "stacked_"
 _DIGITS = 4  # of a number in a word
+_PAIRED = 12  # vectors, of each two of which there is a product
 _VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
 _SEQUENCES = ("rows", "columns")  # of maps
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
@@ -167,7 +169,8 @@ def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
     """A word's function of a value."""
     if word in ("transposed", "flatten") and inner.data.form != MAPS:
         return _turned(inner) if word == "transposed" else _in_one_row(inner)
-    found = _of_places(word, inner) or _of_channels(word, inner) or _by_table(word, inner, functions)
+    found = of_parts(word, inner, _tight(inner)) or _of_places(word, inner)
+    found = found or _of_channels(word, inner) or _by_table(word, inner, functions)
     if found is None:
         return None
     bare = inner.bare | (frozenset(inner.sources) if word in BARE and inner.is_name else frozenset())
@@ -243,6 +246,8 @@ def _by_table(word: str, inner: Value, functions: Reduce) -> tuple[str, Data] | 
         return found, Data(ROWS, inner.data.width, is_sequence=True)
     if word in _SEQUENCES:  # as wide as whoever reads them says
         return found, Data(ROWS, 0, is_sequence=True)
+    if word.startswith("flatten") and inner.data.form == MAPS:
+        return found, Data(ROWS, 0, is_single=True)
     return found, Data(ROWS, inner.data.width, is_single=True) if word in _VECTORS else inner.data
 
 
@@ -356,6 +361,15 @@ def _one_after_another(parts: list[Value]) -> Value:
     return _together(f"torch.cat(({', '.join(texts)}), dim=1)", Data(ROWS, width, is_sequence=True), parts)
 
 
+def _products(parts: list[Value]) -> Value:
+    """The products of each two vectors: of the second with the first, of the third with both, and so on (1906.00091)."""
+    if not 1 < len(parts) <= _PAIRED or len({part.data.width for part in parts}) > 1:
+        raise NoReadingError(f"products is of vectors as wide as each other, {_PAIRED} at most")
+    pairs = [(one, other) for at, one in enumerate(parts) for other in parts[:at]]
+    texts = [f"({_tight(one)} * {_tight(other)}).sum(dim=-1)" for one, other in pairs]
+    return _together(f"torch.stack(({', '.join(texts)},), dim=-1)", Data(ROWS, len(pairs)), parts)
+
+
 def _spread(value: Value, wide: Value, sign: str) -> str:
     """The text of a vector beside maps or positions."""
     if wide.data.form == MAPS and value.data.form == ROWS:
@@ -418,6 +432,7 @@ _OF_SEVERAL = {
     "max": _largest,
     "attended": _attended,
     "then": _one_after_another,
+    "products": _products,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _MODES = ("_reflect", "_replicate", "_circular")  # what stands around maps, where it is not zeros
+_TURNED = re.compile(r"(reflect|replicate|circular)_(\w+)")  # said the other way round
 _POINT = ("1", "a kernel of one place")
 _NONE = ("0", "a kernel of one place")
 _PLAIN = ("1", "most convolutions")
@@ -110,7 +112,8 @@ def shuffled(between: Between, link: Link) -> Link:
 def _sizes(answers: Answers, element: Element, fact: str, text: str) -> tuple[int, ...]:
     found = numbers(text, len(element.kernel))
     if found is None:
-        raise answers.refuse(element.leaf, fact, text, "not a number, nor one for each axis as in 2x1")
+        more = ", half, same, causal, or 1_reflect" if fact == "chain.padding" else ""
+        raise answers.refuse(element.leaf, fact, text, f"not a number, nor one for each axis as in 2x1{more}")
     return found
 
 
@@ -144,6 +147,7 @@ def _forward(
     stride = tuple(
         1 if extent == 1 and is_one else step for extent, step in zip(element.kernel, steps, strict=True)
     )
+    padding_text = _TURNED.sub(r"\2_\1", padding_text)
     mode = padding_text.rpartition("_")[2] if padding_text.endswith(_MODES) else ""
     pads = _padding(answers, element, padding_text.removesuffix(f"_{mode}"), stride, dilation)
     return _written(element, stride, dilation, pads, mode)

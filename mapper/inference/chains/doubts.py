@@ -17,6 +17,8 @@ from mapper.inference.chains.naming import (
     ranked,
 )
 
+from mapper.words import parts
+
 if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
 
@@ -40,11 +42,34 @@ def is_round(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[
 
 
 def begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapping[str, int]) -> bool:
-    """Whether linear layers begin with another than the first of the file, which no word tells to."""
-    first, filed = links[0].element, elements[0]
-    if first is filed or any(element.group != LINEAR for element in elements):
+    """Whether linear layers, or convolutions, begin with another than the first of the file, which no word tells to."""
+    mains = (link.element for link in links if link.element.is_main)
+    first, filed = next(mains, links[0].element), next((one for one in elements if one.is_main), elements[0])
+    is_linear = all(element.group == LINEAR for element in elements)
+    is_convolved = first.group == filed.group == CONVOLUTION and not (first.is_transposed or filed.is_transposed)
+    if first is filed or not (is_linear or is_convolved):
         return False
     return _rank(first, ranks) >= _rank(filed, ranks)
+
+
+def goes_on_behind_ends(links: Sequence[Link], words: set[str]) -> bool:
+    """Whether layers called what gives outputs are read by others that are not: detectors have heads of several sizes (1512.02325)."""
+    mains = [link.element for link in links if link.element.is_main]
+    tops = [parts(str(part)) for element in mains for part in element.leaf.place[:1]]
+    ends = [not words.isdisjoint(top) for top in tops]
+    return any(one and not other for one, other in pairwise(ends))
+
+
+def enters_halved(links: Sequence[Link]) -> bool:
+    """Whether a linear layer that begins a folder would read one half of what there is, but as much as the first layer: the input, maybe."""
+    mains = [link for link in links if link.element.is_main]
+    return any(
+        link.groups > 1
+        and link.element.group == LINEAR
+        and link.element.inputs == mains[0].element.inputs
+        and link.element.leaf.place[:1] != before.element.leaf.place[:1]
+        for before, link in pairwise(mains)
+    )
 
 
 def _rank(element: Element, ranks: Mapping[str, int]) -> int:

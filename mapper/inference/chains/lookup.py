@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mapper.architecture import Leaf
+from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element, element_of
 from mapper.inference.chains.naming import ENCODER, ranked
+from mapper.inference.chains.order import Link
 
 _KIND = "Embedding"
 
@@ -40,6 +42,16 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
         id(leaf) for leaf in doubtful if elements[id(leaf)].inputs == 1 and elements[id(leaf)].outputs in rows
     }
     return [replace(leaf, kind=_KIND) if id(leaf) in tables else leaf for leaf in leaves]
+
+
+def ask_tied(links: Sequence[Link], answers: Answers) -> None:
+    """Asks whether what the last layer gives is compared with every row of the only table, which is as wide: scores of all words or items (1608.05859)."""
+    mains = [link.element for link in links if link.element.is_main]
+    tables = [element for element in mains if element.group == EMBEDDING]
+    last = mains[-1]
+    if len(tables) == 1 and last.group == LINEAR and last.outputs == tables[0].outputs > 1:
+        among = (last.name, f"{last.name} @ transposed({tables[0].name}.weight)")
+        answers.find(last.leaf, "chain.gives", among=among)
 
 
 def _reads_rows(width: int, read: set[int], given: set[int]) -> bool:

@@ -52,7 +52,7 @@ def woven_of(
 
     `told` are the names of those of which that was said.
     """
-    nodes = nodes_of(elements, told)
+    nodes = nodes_of(elements, told, is_told)
     if nodes is None:
         return None
     nodes.sort(key=lambda node: natural(node.name))

@@ -21,7 +21,7 @@ from mapper.inference.chains.ends import ask_ends, origins
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.residuals import is_of
-from mapper.inference.chains.texts import names_in, plain
+from mapper.inference.chains.texts import names_in, plain, sayable
 from mapper.inference.chains.weighing import LISTED, weigh
 from mapper.rulebook.chain import ChainWords
 
@@ -43,7 +43,7 @@ class Node:
 
     @cached_property
     def name(self) -> str:
-        return self.first.name
+        return sayable(self.first.name)
 
     @cached_property
     def stem(self) -> tuple[str, int]:

@@ -13,10 +13,13 @@ from mapper.inference.chains.nodes import Node
 NODES = 64  # layers of such a network
 
 
-def nodes_of(elements: Sequence[Element], told: Container[str] = ()) -> list[Node] | None:
+def nodes_of(
+    elements: Sequence[Element], told: Container[str] = (), is_told: bool = False
+) -> list[Node] | None:
     """Each layer with its norms and slopes; None where one of these belongs to none, or there are too many.
 
-    A norm of which it was `told` what it reads stands by itself: behind a sum, say.
+    A norm of which it was `told` what it reads stands by itself: behind a sum, say; and so does one that belongs to none
+    where what layers read `is_told`.
     """
     mains = [element for element in elements if element.is_main]
     before: dict[int, list[Element]] = {id(main): [] for main in mains}
@@ -31,7 +34,7 @@ def nodes_of(elements: Sequence[Element], told: Container[str] = ()) -> list[Nod
             behind[id(main)].append(element)
         elif follower is not None:
             before[id(follower)].append(element)
-        elif element.group == NORM and element.outputs not in {one.outputs for one in mains}:
+        elif element.group == NORM and (is_told or element.outputs not in {one.outputs for one in mains}):
             alone.append(Node((element,)))
         else:
             return None
@@ -85,6 +88,9 @@ def _follower(element: Element, mains: Sequence[Element]) -> Element | None:
     after = [main for main in listed if natural(main.name) > natural(element.name)]
     is_first = len(after) == len(listed)
     first = min(after, key=lambda main: natural(main.name)) if after and is_first else None
+    if not element.leaf.place.is_element:  # `rnns.1.norm.module` is of `rnns.1.rnn`
+        near = _nearest(element, mains)
+        first = near[0] if len(near) == 1 else None
     return first if first is not None and first.inputs == element.outputs else None
 
 

@@ -17,7 +17,7 @@ from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.cells import LSTM_NOTE, Cell, cell_of, has_gates, write_cell
 from mapper.inference.chains.combined import NoReadingError
-from mapper.inference.chains.doubts import begins_anew, in_lists_alike, is_parallel
+from mapper.inference.chains.doubts import in_lists_alike
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -33,13 +33,14 @@ from mapper.inference.chains.entering import inputs_of
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.inputs import LAST
-from mapper.inference.chains.lookup import with_tables
+from mapper.inference.chains.lookup import ask_tied, with_tables
 from mapper.inference.chains.network import Woven, woven_of
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
-from mapper.inference.chains.residuals import Span, apart, branches_of, is_called, is_of, with_links
+from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds, with_kinds
 from mapper.inference.chains.stored import as_the_others, ask_stored
+from mapper.inference.chains.suspicion import is_doubtful
 from mapper.inference.chains.texts import names_in
 from mapper.inference.chains.twins import OTHER, Twins, ask_shared, shared
 from mapper.inference.chains.whole import NOTE, is_whole
@@ -237,30 +238,11 @@ def _in_line(
         return None
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words, keeps_order)
-    if found and (any(_is_weighing(head, words) for head in found.heads) or _is_queried(found, words)):
-        return None
-    if found and (is_parallel(found.links) or (not found.heads and begins_anew(found.links, words.order))):
+    if found and is_doubtful(found, words):
         return None
     found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
-
-
-def _is_queried(order: Order, words: ChainWords) -> bool:
-    """Whether a layer behind a sequence is called a query: what is compared with it may be read next."""
-    linear = (link for link in order.links if link.element.group == LINEAR and link.before.is_sequence)
-    return any(is_called(link.element.leaf.place, words.querying) for link in linear)
-
-
-def _is_weighing(head: Head, words: ChainWords) -> bool:
-    """Whether others may read what a head weighs: positions, by its name, or channels, by fewer numbers inside."""
-    before, last = head.links[0].before, head.links[-1]
-    if before.form == MAPS and last.after.width == before.width > min(
-        link.after.width for link in head.links
-    ):
-        return True
-    is_score = last.after.width == 1 and head.links[0].before.is_sequence
-    return is_score and any(is_of(part, words.weighing) for part in last.element.leaf.place)
 
 
 def _placed(leaf: Leaf) -> list[str]:
@@ -342,9 +324,10 @@ def lay(
 
     `leaves` are those of the chain as the blocks have them, and more.
     """
-    answers = Answers(facts, root, rulebook.chain_words)
-    problems = _twice(chain, answers)
     own = [element.leaf for element in _every(chain)]
+    names = frozenset(leaf.place.first() for leaf in own)
+    answers = Answers(facts, root, rulebook.chain_words, names=names)
+    problems = _twice(chain, answers)
     ask_kinds(own, answers)
     ask_stored(own, answers)
     if isinstance(chain, Cell):
@@ -357,9 +340,11 @@ def lay(
     main, roles, heads, spans = _with_leaves(chain, leaves)
     ask(chain.order, main, answers)
     ask_shared(main, answers)
+    if not heads:
+        ask_tied(main, answers)
 
     def trial(assumed: dict[str, str]) -> Written:
-        tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
+        tried = Answers(facts, root, rulebook.chain_words, assumed=assumed, names=names)
         return Between(main, roles, tried, rulebook.activations, heads, spans).run()
 
     between = Between(main, roles, answers, rulebook.activations, heads, spans)
@@ -414,9 +399,9 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
         weaving.run(between)
     except NoReadingError as error:
         between.written.problems.append(str(error))
-        for element in woven.elements():  # nobody came to ask what these norms have
-            if element.group == NORM:
-                answers.epsilon(element.leaf)
+        for link in links:  # nobody came to ask what these norms have
+            if link.element.group == NORM:
+                answers.epsilon(link.element.leaf)
     written, inputs = between.written, inputs_of(weaving)
     rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
     made = _with_flow(rulebook, rule)

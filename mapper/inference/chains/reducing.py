@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.combined import HALVES
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT
 from mapper.inference.chains.extents import inputs_for, numbers, through
+from mapper.inference.chains.order import MAPS
 from mapper.inference.chains.pooling import pooled
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.order import Link
 
 LARGER = "upsample_2"
+_EARLIER = 2  # layers before one, at least, and places of each channel
 
 
 def keep_halves(between: Between, axis: int) -> None:
@@ -58,6 +60,7 @@ def unfold(between: Between, link: Link) -> None:
 def reduce(between: Between, link: Link) -> None:
     """Maps to features."""
     element, axes = link.element, link.before.axes
+    _ask_earlier(between, link)
     side = isqrt(link.places)
     is_square = axes == 1 or side**2 == link.places
     among = ["mean", "max", "flatten", *(["positions", "last", "first"] if axes == 1 else [])]
@@ -65,6 +68,7 @@ def reduce(between: Between, link: Link) -> None:
         words = ("flatten", "adaptive") if is_square else ("flatten",)
         among = [word for word in between.tables["reduction"] if word.startswith(words)]
         among += ["mean_std"] if (axes, link.places) == (1, 2) else []
+        among += ["mean_std_of_last"] if axes == 2 and link.places % 2 == 0 else []
         among += ["columns"] if axes == 2 and _is_before_recurrent(between, link) else []
     value = between.answers.find(element.leaf, "chain.reduction", among=tuple(among))
     if value is None:
@@ -79,6 +83,18 @@ def reduce(between: Between, link: Link) -> None:
     if value.startswith("flatten"):
         _add_up(between, link)
     between.windows = None
+
+
+def _ask_earlier(between: Between, link: Link) -> None:
+    """Asks what a linear layer reads that is as wide as the maps that the convolution before it reads: that one may be an output of its own."""
+    mains = [one for one in between.links if one.element.is_main]
+    at = next((at for at, one in enumerate(mains) if one is link), 0)
+    if at < _EARLIER or link.places < _EARLIER:
+        return
+    before = mains[at - 1]
+    if before.before.form == MAPS and before.before.width == link.element.inputs and not before.joined:
+        among = (before.element.name, mains[at - 2].element.name)
+        between.answers.find(link.element.leaf, "chain.reads", among=among)
 
 
 def _add_up(between: Between, link: Link) -> None:

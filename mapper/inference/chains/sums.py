@@ -55,7 +55,8 @@ def keep(between: Between, at: int, link: Link) -> None:
     among += (FIRST,) if span.is_block and link.element.is_main else ()
     is_stated = answers.stated(leaf, "chain.residual_stated") == "true"
     is_called = any(is_of(part, answers.words.residual) for part in leaf.place[:-1])
-    default = None if span.is_block or is_stated or is_called else (_NONE, "a layer that stands alone")
+    is_asked = span.is_block or is_stated or is_called or _is_listed(between.links, at)
+    default = None if is_asked else (_NONE, "a layer that stands alone")
     value = answers.find(leaf, BLOCK, usual=default, among=among)
     word, _, factor = (value or "").partition("*")
     if value is not None and (word not in among or not (_FACTOR.fullmatch(factor) or word == value)):
@@ -75,6 +76,17 @@ def keep(between: Between, at: int, link: Link) -> None:
         between.add(f"residual = {kept}")
     if word == FIRST and (activation := between.activation(at)) not in (None, _NONE):
         between.say(between.activated(str(activation)))
+
+
+def _is_listed(links: Sequence[Link], at: int) -> bool:
+    """Whether a convolution stands in a list of others like it, without activations between them: a ModuleList, of which each may be added."""
+    one = links[at].element
+    home, shape = one.leaf.place[:-1], (one.inputs, one.outputs, one.kernel)
+    listed = [link.element for link in links if link.element.leaf.place[:-1] == home]
+    numbers = [element.leaf.place[-1] for element in listed]
+    is_list = one.group == CONVOLUTION and one.leaf.place.is_element and len(listed) > 1
+    is_alike = all((each.inputs, each.outputs, each.kernel) == shape for each in listed)
+    return is_list and is_alike and numbers == [(number,) for number in range(len(numbers))]
 
 
 def _is_padded(between: Between, span: Span) -> bool:

@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator
 
 NAME = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*(?![\w.])")
+_UNSAYABLE = re.compile(r"[^\w.]")
 _NO_FUNCTION = re.compile(NAME.pattern + r"(?!\()")
+
+
+def sayable(name: str) -> str:
+    """A layer's name as an expression may have it: `Layer 0.0` is `Layer_0.0`."""
+    return _UNSAYABLE.sub("_", name)
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ from mapper.inference.chains.outputs import SIZES
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.inference.chains.states import states_of
-from mapper.inference.chains.texts import NAME, names_in, names_in_calls
+from mapper.inference.chains.texts import NAME, names_in, names_in_calls, sayable
+from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
@@ -47,6 +48,12 @@ READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _DIGITS = 8  # of how wide an input may be said to be
 _NOTHING = "none"  # of a layer that is of no use
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
+
+
+def _has_matrix(node: Node) -> bool:
+    """Whether a layer has one matrix, stored as torch has it."""
+    leaf = node.first.leaf
+    return node.first.group in (LINEAR, EMBEDDING) and not leaf.is_transposed and leaf.form == "plain"
 
 
 def _is_name(text: str) -> bool:
@@ -83,7 +90,13 @@ class Weaving:
         self.variables: dict[str, str] = {}
         self.called: Sequence[Node] = self.nodes  # in the order in which they are
         self.known: dict[str, Value] = dict(self.bare)
+        self.known |= {f"{node.name}.weight": self._weight(node) for node in self.nodes if _has_matrix(node)}
         self.windows: dict[str, list[list[Window]] | None] = {}
+
+    def _weight(self, node: Node) -> Value:
+        """The matrix of a layer, which another may be multiplied with: `fc @ transposed(emb.weight)`."""
+        shape = weight_shape(node.first.leaf)
+        return Value(f"{self.roles[id(node.first)]}.weight", Data(ROWS, shape[-1]), rows=shape[0])
 
     def _with_leaves(self, node: Node, leaves: Iterator[Leaf], roles: Iterator[str]) -> Node:
         elements = tuple(replace(element, leaf=next(leaves)) for element in node.elements)
@@ -121,7 +134,7 @@ class Weaving:
 
     def _by_layer(self, text: str) -> str:
         """An expression with a layer's name for that of a norm or slopes behind it: what is read of both is the same."""
-        names = {element.name: node.name for node in self.nodes for element in node.elements}
+        names = {sayable(element.name): node.name for node in self.nodes for element in node.elements}
         return NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
     def _measure(self, reads: Mapping[str, str]) -> None:
@@ -155,8 +168,8 @@ class Weaving:
             self.sources.note(text, node)
 
     def is_own(self, name: str) -> bool:
-        """Whether it is a layer, or a tensor of none: no input."""
-        return name in self.by_name or name in self.bare
+        """Whether it is a layer, a matrix of one, or a tensor of none: no input."""
+        return name in self.by_name or name in self.known
 
     # ------------------------------------------------------------------------------------------------ statements
     def run(self, between: Between) -> None:
