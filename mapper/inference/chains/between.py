@@ -37,7 +37,7 @@ from mapper.inference.chains.recurrence import ask_nonlinearity
 from mapper.inference.chains.reducing import LARGER, in_steps, reduce, unfold
 from mapper.inference.chains.residuals import ADDED, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
-from mapper.inference.chains.sums import Sums, join, keep, sum_up
+from mapper.inference.chains.sums import Sums, before_first, join, keep, sum_up
 from mapper.inference.chains.twins import Twins
 from mapper.inference.chains.whole import is_whole, write_whole
 
@@ -341,7 +341,7 @@ class Between:
             return None  # it is asked for after the norm
         usual = (
             self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
-        )
+        ) or before_first(self, at)
         of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told)

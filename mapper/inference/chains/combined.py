@@ -195,6 +195,10 @@ def _of_places(word: str, inner: Value) -> tuple[str, Data] | None:
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "positions" and data.form == MAPS and data.axes < 2:
         return f"{tight}.transpose(1, 2)", Data(ROWS, data.width, is_sequence=True)
+    if (
+        word == "positions" and data.form == START and data.width
+    ):  # of an input, its channels before its places
+        return f"{tight}.transpose(1, 2)", Data(ROWS, data.width, is_sequence=True)
     if word == "maps" and data.form == START and data.width:  # of an input, its features last
         return f"{tight}.transpose(1, 2)", Data(MAPS, data.width, 1)
     if word == "pooled" and data.form == MAPS:
@@ -386,6 +390,9 @@ def _together(text: str, data: Data, parts: list[Value]) -> Value:
 
 def in_positions(value: Value, element: Element) -> Value:
     """Rows of several tables that a convolution over one axis or a recurrent layer reads: a row for each position."""
+    if element.group == RECURRENT and value.data.is_single:  # one step of a sequence
+        data = replace(value.data, is_sequence=True, is_single=False)
+        return replace(value, text=f"{_tight(value)}.unsqueeze(1)", data=data, is_name=False)
     is_long = element.group == RECURRENT or len(element.kernel) == 1
     if not is_long or value.data.form != ROWS or value.is_name:
         return value

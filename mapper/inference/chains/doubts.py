@@ -16,7 +16,6 @@ from mapper.inference.chains.naming import (
     numbered_before,
     ranked,
 )
-
 from mapper.words import parts
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def begins_later(links: Sequence[Link], elements: Sequence[Element], ranks: Mapp
     mains = (link.element for link in links if link.element.is_main)
     first, filed = next(mains, links[0].element), next((one for one in elements if one.is_main), elements[0])
     is_linear = all(element.group == LINEAR for element in elements)
-    is_convolved = first.group == filed.group == CONVOLUTION and not (first.is_transposed or filed.is_transposed)
+    is_convolved = first.group == filed.group == CONVOLUTION and not (
+        first.is_transposed or filed.is_transposed
+    )
     if first is filed or not (is_linear or is_convolved):
         return False
     return _rank(first, ranks) >= _rank(filed, ranks)

@@ -52,7 +52,9 @@ def _anchors(data: Data, tight: str, count: int) -> Laid | None:
     """Maps as a row of so many numbers for each anchor at each place (1512.02325)."""
     if data.form != MAPS or count < 1 or data.width % count:
         return None
-    return f"{tight}.movedim(1, -1).flatten(1).unflatten(1, (-1, {count}))", Data(ROWS, count, is_sequence=True)
+    return f"{tight}.movedim(1, -1).flatten(1).unflatten(1, (-1, {count}))", Data(
+        ROWS, count, is_sequence=True
+    )
 
 
 def _channel_max(data: Data, tight: str) -> Laid:
@@ -61,6 +63,10 @@ def _channel_max(data: Data, tight: str) -> Laid:
 
 def _channel_mean(data: Data, tight: str) -> Laid:
     return f"{tight}.mean(dim={_axis(data)}, keepdim=True)", replace(data, width=1)
+
+
+def _shares(data: Data, tight: str) -> Laid:
+    return f"F.softmax({tight}, dim={_axis(data)})", data
 
 
 def _channels_last(data: Data, tight: str) -> Laid | None:
@@ -72,7 +78,8 @@ def _channels_last(data: Data, tight: str) -> Laid | None:
 
 def _image(data: Data, tight: str) -> Laid | None:
     """Positions and their features as a map of one channel."""
-    return (f"{tight}.unsqueeze(1)", Data(MAPS, 1, _PLACES)) if data.is_sequence else None
+    is_row = data.form == ROWS and not data.is_single
+    return (f"{tight}.unsqueeze(1)", Data(MAPS, 1, _PLACES)) if is_row else None
 
 
 def _summed(data: Data, tight: str) -> Laid | None:
@@ -90,6 +97,7 @@ def _axis(data: Data) -> int:
 _COUNTS = {"unshuffled": _unshuffled, "maps": _maps_of_rows, "anchors": _anchors}
 _PLAIN = {
     "channel_max": _channel_max,
+    "softmax_of_channels": _shares,
     "channel_mean": _channel_mean,
     "channels_last": _channels_last,
     "image": _image,

@@ -36,6 +36,10 @@ class Sums:
         default_factory=dict
     )  # the layers before which a shortcut reads, not where its block begins
 
+    first: dict[int, int] = field(
+        default_factory=dict
+    )  # of blocks that begin with an activation: first and last
+
     def at(self, at: int) -> str:
         """Where the sum stands that a layer ends with; "" for none."""
         return self.joined.get(at, ("", ""))[0]
@@ -69,6 +73,8 @@ def keep(between: Between, at: int, link: Link) -> None:
         _keep_long(between, at)
     if word in (*ADDED, FIRST):
         between.sums.joined[span.last] = (ADDED[0] if word == FIRST else word, factor)
+        if word == FIRST:
+            between.sums.first[at] = span.last
     if _reads_later(between, at, span):
         return
     kept = through_branch(between, span) if span.branch or word in (*ADDED, FIRST) else ""
@@ -76,6 +82,21 @@ def keep(between: Between, at: int, link: Link) -> None:
         between.add(f"residual = {kept}")
     if word == FIRST and (activation := between.activation(at)) not in (None, _NONE):
         between.say(between.activated(str(activation)))
+
+
+def before_first(between: Between, at: int) -> tuple[str, str] | None:
+    """That no activation stands right before a block that begins with one: behind such a block, or where numbers leave no place."""
+    is_first = at + 1 < len(between.links) and _is_told_first(between, at + 1)
+    if is_first and (at in between.sums.first.values() or between.gaps.outside[at] == 0):
+        return _NONE, f"{between.links[at + 1].element.name} begins with one"
+    return None
+
+
+def _is_told_first(between: Between, at: int) -> bool:
+    """Whether a block that a layer begins was said to begin with an activation."""
+    span = next((span for span in between.sums.spans if span.first == at and span.is_block), None)
+    leaf, answers = between.links[at].element.leaf, between.answers
+    return span is not None and (answers.told_at(leaf, BLOCK) or answers.told(BLOCK)) == FIRST
 
 
 def _is_listed(links: Sequence[Link], at: int) -> bool:

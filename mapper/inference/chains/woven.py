@@ -14,7 +14,15 @@ from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
-from mapper.inference.chains.combined import EACH, NoReadingError, Reader, Value, does_not_read, in_positions
+from mapper.inference.chains.combined import (
+    BARE,
+    EACH,
+    NoReadingError,
+    Reader,
+    Value,
+    does_not_read,
+    in_positions,
+)
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -46,7 +54,9 @@ if TYPE_CHECKING:
 
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _DIGITS = 8  # of how wide an input may be said to be
+_MAKING = re.compile(r"\b(maps|image|rows|columns|positions)(_\d+)?\(")  # of positions maps, or the other way
 _NOTHING = "none"  # of a layer that is of no use
+_ALONE = re.compile(r"\b([A-Za-z_][\w.-]*)\(([\w.]+)\)")  # a name in a function
 _SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 
 
@@ -316,11 +326,18 @@ class Weaving:
                 width = width or (
                     node.first.inputs if _is_name(text) else self._left(text, node, name, names)
                 )
-                names[name] = Value(name, Data(START, width), (name,), is_name=True)
+                names[name] = Value(name, self._entering(text, node, width), (name,), is_name=True)
         try:
             return Reader(text, names, self._function).read()
         except NoReadingError as error:
             raise self._unread(node, text, str(error)) from None
+
+    @staticmethod
+    def _entering(text: str, node: Node, width: int) -> Data:
+        """An input as it stands in an expression: maps where a convolution reads it and no word makes maps of it."""
+        if node.first.group != CONVOLUTION or _is_name(text) or _MAKING.search(text):
+            return Data(START, width)
+        return Data(MAPS, width, len(node.first.kernel))
 
     def _refuse_widths(self, text: str, node: Node) -> None:
         """Raises HintError where several inputs stand side by side of which nothing shows how wide each is."""
@@ -370,6 +387,7 @@ class Weaving:
             else before
         )
         before = Data(START) if run.nodes[0].first.group == EMBEDDING else before
+        before = self._normed(run.nodes[0]) if before.form == START else before
         if before.form == ROWS and not before.width:  # nothing shows how wide it is
             before = replace(before, width=run.nodes[0].elements[0].inputs)
         for node in run.nodes:
@@ -381,6 +399,13 @@ class Weaving:
                     raise self._unread(node, self.texts[node.name], does_not_read(element, given))
                 links.append(link)
         return links
+
+    def _normed(self, node: Node) -> Data:
+        """The input as a norm reads it that stands by itself: maps where a convolution reads what it gives."""
+        readers = (self.by_name[name].first.kernel for name in self.readers.get(node.name, ()))
+        axes = next((len(kernel) for kernel in readers if kernel), 0)
+        is_norm = node.first.group == NORM and axes
+        return Data(MAPS, node.first.inputs, axes) if is_norm else Data(START)
 
     def _windows(self, value: Value, link: Link) -> list[list[Window]] | None:
         """How maps came about, where all that is read has come about the same."""
@@ -408,10 +433,14 @@ class Weaving:
         )
         return [found or Link(reader.first, link.after, link.after)]
 
-    @staticmethod
-    def _bare(text: str) -> set[str]:
-        """The layers that stand alone in a function."""
-        return set(re.findall(r"\b(?:sigmoid|softmax|tanh|relu)\(([\w.]+)\)", text))
+    def _bare(self, text: str) -> set[str]:
+        """The layers that stand alone in an activation: it is the one behind them."""
+        table = self.answers.words.tables["activation"]
+        return {
+            name
+            for word, name in _ALONE.findall(text)
+            if word in BARE or activation_of(word, table, self.activations)
+        }
 
     def _function(self, word: str, value: Value) -> str | None:
         """A word of a table as a function: an activation, a reduction, a pooling."""
