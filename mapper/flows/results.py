@@ -115,11 +115,11 @@ class _Walk(Walk):
         return _UNKNOWN
 
     def module(self, node: ast.Call, reference: Reference) -> int:
-        """The results of a leaf, which takes tensors alone, or of blocks, which may pass on what they get."""
+        """The results of a leaf, which takes tensors alone (but for a state), or of blocks, which may pass on what they get."""
         if all(isinstance(item, Leaf) for item in reference.items):
-            self.take_one(node.args)
             is_single = all(any(kind in str(item.kind) for kind in _SINGLE) for item in reference.items)
-            return _ONE if is_single else _UNKNOWN  # recurrent networks give several
+            self.take_one(node.args if is_single else node.args[:1])
+            return _ONE if is_single else _UNKNOWN  # recurrent networks give several, and take a state of two
         given = [self.count(argument) for argument in node.args]
         named = {str(keyword.arg): self.count(keyword.value) for keyword in node.keywords}
         found = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
@@ -12,6 +13,7 @@ from mapper.inference.chains.order import ROWS, Data
 from mapper.inference.chains.texts import names_in
 
 _KINDS = ("Parameter", "Buffer")
+_MATRIX = 2  # axes
 _GIVES, _NOTHING = "chain.gives", "none"
 _UNREAD = "nobody reads the numbers at '{0}': say who does, as in --set 'LAYER:chain.reads=LAYER * {0}', or --set '{0}:chain.gives=none' for what is of no use"
 
@@ -29,7 +31,8 @@ def bare_values(leaves: Sequence[Leaf], roles: Iterator[str]) -> dict[str, Value
 def _value(leaf: Leaf, role: str) -> Value:
     shape = next(iter(leaf.tensors.values())).shape
     rows = shape[-2] if len(shape) > 1 else 0
-    return Value(role, Data(ROWS, shape[-1] if shape else 1), (leaf.place.first(),), rows=rows)
+    found = Value(role, Data(ROWS, shape[-1] if shape else 1), (leaf.place.first(),), rows=rows)
+    return replace(found, kernels=shape if len(shape) > _MATRIX else ())
 
 
 def unread(

@@ -97,6 +97,7 @@ class Between:
         self.is_even = False  # whether an arm beside leaves maps as large as they are
         # Whether an arm beside has the same sizes: how far apart it reads may differ.
         self.is_alike = False
+        self.is_mean = False  # whether its last layer gives a mean, beside a spread
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
         # Of recurrent layers: the state it begins with, and that it ends in.
         self.states: dict[str, tuple[str, str]] = {}

@@ -26,6 +26,7 @@ _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
 # Positions in a row that become one, their features side by side: `stacked_2` (1508.01211).
 _STACKED = "stacked_"
 _DIGITS = 4  # of a number in a word
+_PAIR = 2
 _PAIRED = 12  # vectors, of each two of which there is a product
 _VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
 _SEQUENCES = ("rows", "columns")  # of maps
@@ -47,6 +48,7 @@ class Value:
     is_name: bool = False  # whether it is one of them and nothing else
     is_tight: bool = True  # whether nothing around it tears it apart
     rows: int = 0  # how many positions there are, where something shows it
+    kernels: tuple[int, ...] = ()  # the shape of a tensor of no layer that has more axes than a matrix
 
 
 @dataclass
@@ -374,6 +376,15 @@ def _products(parts: list[Value]) -> Value:
     return _together(f"torch.stack(({', '.join(texts)},), dim=-1)", Data(ROWS, len(pairs)), parts)
 
 
+def _convolved(parts: list[Value]) -> Value:
+    """Maps of one axis through kernels that no layer has, as those of a spectrum are stored; the number behind them is the stride."""
+    if len(parts) < _PAIR or len(parts[1].kernels) != _PAIR + 1 or parts[0].data.form == ROWS:
+        raise NoReadingError("convolved is of maps of one axis, stored kernels of three axes, and a stride")
+    data = Data(MAPS, parts[1].kernels[0], 1)
+    stride = f", stride={parts[2].text}" if len(parts) > _PAIR else ""
+    return _together(f"F.conv1d({parts[0].text}, {parts[1].text}{stride})", data, parts)
+
+
 def _spread(value: Value, wide: Value, sign: str) -> str:
     """The text of a vector beside maps or positions."""
     if wide.data.form == MAPS and value.data.form == ROWS:
@@ -440,6 +451,7 @@ _OF_SEVERAL = {
     "attended": _attended,
     "then": _one_after_another,
     "products": _products,
+    "convolved": _convolved,
 }
 
 

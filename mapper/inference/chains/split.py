@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.elements import LINEAR
+from mapper.inference.chains.elements import LINEAR, Element
 from mapper.inference.chains.order import INPUT, MAPS, ROWS, Data, Head
 from mapper.inference.chains.residuals import is_of
 
@@ -61,13 +61,20 @@ def networks_beside(between: Between) -> None:
 
 def is_mean(between: Between, at: int) -> tuple[str, str] | None:
     """That nothing stands between a mean and what reads it."""
+    if between.is_mean and between.links[at].element is main_at_end(between):
+        return "none", "a mean, beside a spread"
     beside = any(0 <= head.at == at - 1 < len(between.links) - 1 for head in between.heads)
     return ("none", "a mean, beside a spread") if beside and between.links[at].element.is_main else None
 
 
+def main_at_end(between: Between) -> Element:
+    """The last layer that is no norm."""
+    return [link.element for link in between.links if link.element.is_main][-1]
+
+
 def name_mean(between: Between, at: int) -> None:
     """A mean is an output too."""
-    if is_mean(between, at):
+    if not between.is_mean and is_mean(between, at):
         between.add(f"{between.outputs[-2]} = {between.name}")
 
 

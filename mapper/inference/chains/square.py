@@ -36,6 +36,8 @@ def _as(leaf: Leaf, kind: str) -> Leaf:
 
 def _shown(leaf: Leaf, leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> str:
     """What the others on the way up are whose shapes show it: those of the same kernel, or plain if all are; "" where that tells nothing."""
+    if _is_like_transposed(leaf, leaves):
+        return ""
     if not _is_doubtful(leaf, ranks):
         return _PLAIN
     others = [one for one in leaves if _is_up(one, ranks) and not _is_square(one)]
@@ -47,6 +49,16 @@ def _shown(leaf: Leaf, leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> str:
 
 def _is_doubtful(leaf: Leaf, ranks: Mapping[str, int]) -> bool:
     return _is_up(leaf, ranks) and _is_square(leaf) and _OTHER not in leaf.kind
+
+
+def _is_like_transposed(leaf: Leaf, leaves: Sequence[Leaf]) -> bool:
+    """Whether it has a kernel of even extents that transposed convolutions have too, beside another of the same kernel: the innermost pair of a U-Net (1611.07004)."""
+    kernel = weight_shape(leaf)[2:] if _is_square(leaf) else ()
+    if not kernel or any(extent % 2 for extent in kernel) or _OTHER in leaf.kind:
+        return False
+    alike = [one for one in leaves if one is not leaf and one.kind.startswith("Conv") and weight_shape(one)[2:] == kernel]
+    beside = [one for one in alike if one.place[:-1] == leaf.place[:-1]]
+    return bool(beside) and any(_OTHER in one.kind for one in alike)
 
 
 def _is_up(leaf: Leaf, ranks: Mapping[str, int]) -> bool:
@@ -64,7 +76,7 @@ def ask_kinds(leaves: Sequence[Leaf], answers: Answers) -> None:
     """Asks of each convolution on the way up what it is, where nothing shows it. Raises HintError for another word."""
     ranks = answers.words.order
     for leaf in leaves:
-        if _is_doubtful(leaf, ranks) and not _shown(leaf, leaves, ranks):
+        if not _shown(leaf, leaves, ranks):
             value = answers.find(leaf, KIND, among=(_TRANSPOSED, _PLAIN))
         else:
             value = answers.told_at(leaf, KIND) or None

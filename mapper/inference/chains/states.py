@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import RECURRENT
@@ -11,10 +12,48 @@ from mapper.inference.chains.nodes import Node
 from mapper.inference.chains.texts import names_in
 
 if TYPE_CHECKING:
+    from mapper.architecture import Leaf
     from mapper.inference.chains.answers import Answers
 
 STATE = "chain.state"
 _NONE = "none"
+_LISTED = 6  # of stored states, in a question
+
+
+def stored_of(nodes: Sequence[Node], answers: Answers, bare: Mapping[str, Leaf]) -> dict[str, tuple[str, ...]]:
+    """Layers that begin with numbers of no layer, the same for every input, by the names of these: as told, and asked where some are as wide."""
+    found = {}
+    for node in (node for node in nodes if node.first.group == RECURRENT):
+        leaf, count = node.first.leaf, 2 if node.first.leaf.kind.startswith("LSTM") else 1
+        size = next(info.shape[1] for name, info in leaf.tensors.items() if "weight_hh" in name)
+        wide = [name for name, one in bare.items() if _width(one) == size]
+        among = tuple(", ".join(names) for names in permutations(wide, count))
+        told = answers.told_at(leaf, STATE)
+        value = told or (answers.find(leaf, STATE, among=(*among[:_LISTED], _NONE)) if among else "")
+        names = names_in(value or "")
+        if names and set(names) <= set(wide):
+            if len(names) != count:
+                raise answers.refuse(leaf, STATE, str(value), f"{count} needed here, as in {', '.join(wide[:count])}")
+            found[node.name] = names
+    return found
+
+
+def _width(leaf: Leaf) -> int:
+    return next(iter(leaf.tensors.values())).shape[-1:][0] if _rank(leaf) else 0
+
+
+def _rank(leaf: Leaf) -> int:
+    return len(next(iter(leaf.tensors.values())).shape)
+
+
+def repeated(names: Sequence[str], bare: Mapping[str, Leaf], roles: Mapping[str, str], entry: str) -> str:
+    """Stored states for every input there is: the expression of one, or of several as a tuple."""
+    index = {1: "[None, None]", 2: "[:, None]"}
+    texts = [
+        f"{roles[name]}{index.get(_rank(bare[name]), '')}.expand(-1, {entry}.shape[0], -1).contiguous()"
+        for name in names
+    ]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def states_of(nodes: Sequence[Node], reads: Mapping[str, str], answers: Answers) -> dict[str, str]:

@@ -45,19 +45,19 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.outputs import SIZES
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
-from mapper.inference.chains.states import states_of
+from mapper.inference.chains.states import repeated, states_of, stored_of
 from mapper.inference.chains.texts import NAME, names_in, names_in_calls, sayable
+from mapper.inference.chains.widths import TAKES, left_for, measure, refuse_unknown
 from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
 
-READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
+READS, GIVES = "chain.reads", "chain.gives"
 _DIGITS = 8  # of how wide an input may be said to be
 _MAKING = re.compile(r"\b(maps|image|rows|columns|positions)(_\d+)?\(")  # of positions maps, or the other way
 _NOTHING = "none"  # of a layer that is of no use
 _ALONE = re.compile(r"\b([A-Za-z_][\w.-]*)\(([\w.]+)\)")  # a name in a function
-_SIDES = re.compile(r"[\w.]+( *& *[\w.]+)+")  # names side by side
 
 
 def _has_matrix(node: Node) -> bool:
@@ -139,31 +139,13 @@ class Weaving:
             among = sources.open.get(node.name, (text,))
             value = answers.find(node.first.leaf, READS, usual=shown, among=among)
             found[node.name] = self._by_layer(value) if value else among[0]
-        self._measure(found)
+        measure(self, found)
         return found
 
     def _by_layer(self, text: str) -> str:
         """An expression with a layer's name for that of a norm or slopes behind it: what is read of both is the same."""
         names = {sayable(element.name): node.name for node in self.nodes for element in node.elements}
         return NAME.sub(lambda found: names.get(found[0], found[0]), text)
-
-    def _measure(self, reads: Mapping[str, str]) -> None:
-        """Widths of inputs that stand beside others: what these leave of what a layer reads, where one alone is unknown."""
-        sides = {name: re.split(r" *& *", text) for name, text in reads.items() if _SIDES.fullmatch(text)}
-        widths, is_new = self.sources.inputs, True
-        while is_new:
-            is_new = False
-            for name, texts in sides.items():
-                unknown = [text for text in texts if text not in widths and not self.is_own(text)]
-                if len(unknown) == 1 and (left := self._rest(name, texts)) > 0:
-                    widths[unknown[0]], is_new = left, True
-
-    def _rest(self, name: str, texts: Sequence[str]) -> int:
-        """How much of what a layer reads is left by what stands beside and has a width."""
-        known = [self.by_name[text].gives.width for text in texts if text in self.by_name]
-        known += [self.bare[text].data.width for text in texts if text in self.bare]
-        known += [self.sources.inputs.get(text, 0) for text in texts]
-        return self.by_name[name].first.inputs - sum(known)
 
     def _check(self, node: Node, text: str) -> None:
         """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
@@ -193,7 +175,9 @@ class Weaving:
             for source in names_in(text):
                 self.readers.setdefault(source, []).append(name)
         self.rows = set(self._rows([*reads.values(), told]))
-        self.begins = states_of(self.nodes, reads, self.answers)
+        self.stored = stored_of(self.nodes, self.answers, self._leaves)
+        others = [node for node in self.nodes if node.name not in self.stored]
+        self.begins = states_of(others, reads, self.answers)
         runs = self._runs(reads)
         self.called = [node for run in runs for node in run.nodes]
         ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
@@ -201,7 +185,8 @@ class Weaving:
         ends = [node for node in ends if self.answers.told_at(node.first.leaf, GIVES) != _NOTHING]
         for run in runs:
             self._write(between, run, ends)
-        between.written.problems += unread(self.bare, [*reads.values(), told], self.answers, self._leaves)
+        said = [*reads.values(), told, *(", ".join(names) for names in self.stored.values())]
+        between.written.problems += unread(self.bare, said, self.answers, self._leaves)
         self._finish(between, ends)
 
     def entries(self, names: Iterable[str]) -> list[str]:
@@ -276,11 +261,21 @@ class Weaving:
         """The layers that come before one: those that it reads, and that whose last state it begins with."""
         return (*names_in(self.texts[node.name]), *filter(None, [self.begins.get(node.name)]))
 
+    def _unread_layers(self) -> list[Node]:
+        return [node for node in self.nodes if node.name not in self.readers]
+
     def _states(self, run: Run) -> dict[str, tuple[str, str]]:
         """For each recurrent layer the variable of the state it begins with, and that of the last one if another reads it."""
         kept = {name: "state_of_" + re.sub(r"\W", "_", name) for name in self.begins.values()}
         names = [node.name for node in run.nodes if node.first.group == RECURRENT]
-        return {name: (kept.get(self.begins.get(name, ""), ""), kept.get(name, "_")) for name in names}
+        begun = {name: kept.get(before, "") for name, before in self.begins.items()}
+        begun |= {name: self._beginning(name) for name in self.stored}
+        return {name: (begun.get(name, ""), kept.get(name, "_")) for name in names}
+
+    def _beginning(self, name: str) -> str:
+        """The stored state that a layer begins with, once for every input."""
+        roles = {other: value.text for other, value in self.bare.items()}
+        return repeated(self.stored[name], self._leaves, roles, next(iter(self.entries([name]))))
 
     def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
         first, last = run.nodes[0], run.nodes[-1]
@@ -296,6 +291,7 @@ class Weaving:
         inner.windows = deepcopy(self._windows(value, links[0]))
         inner.firsts = self._following(last, links[-1])
         inner.states = self._states(run)
+        inner.is_mean = any(is_spread_of_read(one, [last], self.texts) for one in self._unread_layers())
         inner.is_whole_read = bool(self.readers.get(last.name)) and not inner.firsts
         run.variable = self._variable(last)
         inner.name = value.text if value.is_name else "x"
@@ -319,16 +315,16 @@ class Weaving:
     def _value(self, text: str, node: Node) -> Value:
         """What a layer reads, as an expression over variables."""
         names = dict(self.known)
-        self._refuse_widths(text, node)
+        refuse_unknown(self, text, node)
         for name in names_in(text):
             if name not in names and not self.is_own(name):
                 width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
                 width = width or (
-                    node.first.inputs if _is_name(text) else self._left(text, node, name, names)
+                    node.first.inputs if _is_name(text) else left_for(self, text, node, name, names)
                 )
                 names[name] = Value(name, self._entering(text, node, width), (name,), is_name=True)
         try:
-            return Reader(text, names, self._function).read()
+            return Reader(text, names, self.function).read()
         except NoReadingError as error:
             raise self._unread(node, text, str(error)) from None
 
@@ -339,18 +335,6 @@ class Weaving:
             return Data(START, width)
         return Data(MAPS, width, len(node.first.kernel))
 
-    def _refuse_widths(self, text: str, node: Node) -> None:
-        """Raises HintError where several inputs stand side by side of which nothing shows how wide each is."""
-        unknown = [name for name in dict.fromkeys(names_in(text)) if not self.is_own(name)]
-        unknown = [name for name in unknown if not self.sources.inputs.get(name)]
-        if len(unknown) > 1 and node.first.group != EMBEDDING and _SIDES.fullmatch(text):
-            said = ", ".join(f"{name}:N" for name in unknown)
-            raise HintError(
-                f"{node.name} reads {node.first.inputs} features of {' and '.join(unknown)}, and nothing shows how"
-                f" many of each: say --set '{TAKES}={said}'",
-                fact=TAKES,
-            )
-
     def _unread(self, node: Node, text: str, why: str) -> HintError | NoReadingError:
         """The error for what a layer cannot read: of whoever said it, or, where nobody did, that it is to be said."""
         if self.answers.published(node.first.leaf, READS):
@@ -358,25 +342,6 @@ class Weaving:
         return NoReadingError(
             f"what {node.name} reads is not known: say --set '{node.name}:{READS}=A & B', of layers' names"
         )
-
-    def _left(self, text: str, node: Node, name: str, names: Mapping[str, Value]) -> int:
-        """The width of an input that stands beside others: what they leave of what a layer reads."""
-        given = [
-            self._width(text, {**names, name: Value(name, Data(START, width), (name,))}) for width in (1, 2)
-        ]
-        each = given[1] - given[0]
-        width = max((node.first.inputs - given[0]) // each + 1, 1) if each > 0 else 1
-        self.sources.inputs[name] = width
-        return width
-
-    def _width(self, text: str, names: Mapping[str, Value]) -> int:
-        """How wide what an expression gives is; 0 where it gives nothing."""
-        widths = self.sources.inputs
-        others = {each: Value(each, Data(START, widths.get(each, 0)), (each,)) for each in names_in(text)}
-        try:
-            return Reader(text, others | dict(names), self._function).read().data.width
-        except NoReadingError:
-            return 0
 
     def _links(self, run: Run, value: Value) -> list[Link]:
         links: list[Link] = []
@@ -442,7 +407,7 @@ class Weaving:
             if word in BARE or activation_of(word, table, self.activations)
         }
 
-    def _function(self, word: str, value: Value) -> str | None:
+    def function(self, word: str, value: Value) -> str | None:
         """A word of a table as a function: an activation, a reduction, a pooling."""
         tables, axes = self.answers.words.tables, value.data.axes
         if word == EACH:
@@ -480,7 +445,7 @@ class Weaving:
         if self.is_told:
             try:
                 entering = {name: self._as_input(name) for name in self.sources.inputs}
-                values = Reader(self.gives, entering | self.known, self._function).several()
+                values = Reader(self.gives, entering | self.known, self.function).several()
             except NoReadingError as error:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             self._refuse_idle(ends)
