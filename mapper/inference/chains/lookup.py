@@ -25,7 +25,9 @@ def with_tables(leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> list[Leaf]:
     settled = [element for element in elements.values() if not _is_doubtful(element)]
     read = {element.inputs for element in settled}
     given = {element.outputs for element in settled}
-    given |= {element.outputs // 2 for element in settled if element.is_bidirectional}  # both directions, summed
+    given |= {
+        element.outputs // 2 for element in settled if element.is_bidirectional
+    }  # both directions, summed
     given |= {
         element.outputs
         for element in map(elements.get, map(id, doubtful))

@@ -157,10 +157,12 @@ def chain_of(
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
     keeps_order = architecture.checkpoint.container in _IN_ORDER
-    chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
+    is_read = is_gated or (is_told and not any(told))
+    line = None if is_read else _in_line(elements, rest, words, hints, keeps_order)
+    chain = None if is_told else line
     rest = [leaf for leaf in rest if leaf not in bare]
-    found = chain or woven_of(elements, rest, words, is_told, told, bare)
+    found = chain or woven_of(elements, rest, words, is_told, told, bare, line.order if line else None)
     if found or is_gated or is_told:
         return found
     pairs = (_in_line(one, rest, words, hints, keeps_order) for one in shared(elements))

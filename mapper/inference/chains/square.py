@@ -56,7 +56,11 @@ def _is_like_transposed(leaf: Leaf, leaves: Sequence[Leaf]) -> bool:
     kernel = weight_shape(leaf)[2:] if _is_square(leaf) else ()
     if not kernel or any(extent % 2 for extent in kernel) or _OTHER in leaf.kind:
         return False
-    alike = [one for one in leaves if one is not leaf and one.kind.startswith("Conv") and weight_shape(one)[2:] == kernel]
+    alike = [
+        one
+        for one in leaves
+        if one is not leaf and one.kind.startswith("Conv") and weight_shape(one)[2:] == kernel
+    ]
     beside = [one for one in alike if one.place[:-1] == leaf.place[:-1]]
     return bool(beside) and any(_OTHER in one.kind for one in alike)
 

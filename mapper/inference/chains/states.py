@@ -20,7 +20,9 @@ _NONE = "none"
 _LISTED = 6  # of stored states, in a question
 
 
-def stored_of(nodes: Sequence[Node], answers: Answers, bare: Mapping[str, Leaf]) -> dict[str, tuple[str, ...]]:
+def stored_of(
+    nodes: Sequence[Node], answers: Answers, bare: Mapping[str, Leaf]
+) -> dict[str, tuple[str, ...]]:
     """Layers that begin with numbers of no layer, the same for every input, by the names of these: as told, and asked where some are as wide."""
     found = {}
     for node in (node for node in nodes if node.first.group == RECURRENT):
@@ -33,7 +35,9 @@ def stored_of(nodes: Sequence[Node], answers: Answers, bare: Mapping[str, Leaf])
         names = names_in(value or "")
         if names and set(names) <= set(wide):
             if len(names) != count:
-                raise answers.refuse(leaf, STATE, str(value), f"{count} needed here, as in {', '.join(wide[:count])}")
+                raise answers.refuse(
+                    leaf, STATE, str(value), f"{count} needed here, as in {', '.join(wide[:count])}"
+                )
             found[node.name] = names
     return found
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 READS, GIVES = "chain.reads", "chain.gives"
 _DIGITS = 8  # of how wide an input may be said to be
 _MAKING = re.compile(r"\b(maps|image|rows|columns|positions)(_\d+)?\(")  # of positions maps, or the other way
+_IN_ORDER = "the order that sizes and names show"
 _NOTHING = "none"  # of a layer that is of no use
 _ALONE = re.compile(r"\b([A-Za-z_][\w.-]*)\(([\w.]+)\)")  # a name in a function
 
@@ -94,6 +95,7 @@ class Weaving:
         self.nodes = [self._with_leaves(node, own, roles) for node in woven.nodes]
         self.by_name = {node.name: node for node in self.nodes}
         self.bare = bare_values(woven.bare, roles)
+        self.before = woven.before
         self.sources = Sources(self.nodes, answers.words)
         self.takes = dict(self._told_inputs())  # in order, with their widths; 0: not said
         self.sources.inputs |= {name: width for name, width in self.takes.items() if width}
@@ -131,6 +133,9 @@ class Weaving:
             if text:
                 self._check(self.by_name[name], text)
                 sources.known[name] = (text, "")
+        for name, before in self.before.items():
+            if name not in sources.known and {name, before} <= self.by_name.keys():
+                sources.known[name] = (before, _IN_ORDER)
         sources.solve()
         found = {}
         for node in self.nodes:
