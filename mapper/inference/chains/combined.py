@@ -385,6 +385,18 @@ def _convolved(parts: list[Value]) -> Value:
     return _together(f"F.conv1d({parts[0].text}, {parts[1].text}{stride})", data, parts)
 
 
+def _cropped(parts: list[Value]) -> Value:
+    """The middle of maps, as large as others: convolutions without padding leave fewer places (1505.04597)."""
+    if len(parts) != _PAIR or any(part.data.form != MAPS for part in parts):
+        raise NoReadingError("cropped is of maps, and of others as large as their middle")
+    text, other = (_tight(part) for part in parts)
+    cuts = (
+        f".narrow({axis}, ({text}.shape[{axis}] - {other}.shape[{axis}]) // 2, {other}.shape[{axis}])"
+        for axis in range(2, 2 + parts[0].data.axes)
+    )
+    return _together(text + "".join(cuts), parts[0].data, parts)
+
+
 def _spread(value: Value, wide: Value, sign: str) -> str:
     """The text of a vector beside maps or positions."""
     if wide.data.form == MAPS and value.data.form == ROWS:
@@ -452,6 +464,7 @@ _OF_SEVERAL = {
     "then": _one_after_another,
     "products": _products,
     "convolved": _convolved,
+    "cropped": _cropped,
 }
 
 

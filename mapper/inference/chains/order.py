@@ -166,16 +166,17 @@ def shuffle_of(element: Element) -> int:
 def _groups(width: int, element: Element) -> int:
     """In how many groups a convolution reads its channels; 0 where it cannot read so many."""
     if element.inputs == width:
-        return 1 if not element.is_transposed or element.outputs != 1 or not _is_depthwise(element) else width
+        return _transposed_groups(element) if element.is_transposed else 1
     is_divided = not element.is_transposed and width % element.inputs == 0
     groups = width // element.inputs
     return groups if is_divided and element.outputs % max(groups, 1) == 0 else 0
 
 
-def _is_depthwise(element: Element) -> bool:
-    """Whether a transposed convolution to one channel has a bias for each of those that it reads."""
+def _transposed_groups(element: Element) -> int:
+    """In how many groups a transposed convolution gives its channels: its weight has those of one group, its bias all."""
     bias = element.leaf.tensors.get("bias")
-    return bias is not None and bias.shape == (element.inputs,) != (element.outputs,)
+    count = bias.shape[0] // element.outputs if bias is not None and bias.shape else 1
+    return count if count > 1 and element.inputs % count == 0 else 1
 
 
 def _fork(before: Data, element: Element) -> Link | None:
