@@ -83,7 +83,8 @@ def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | No
     if before.form == START and before.width not in (0, element.inputs):
         return None  # behind a norm of the input
     link = _LINKS[element.group](before, element)
-    return link if link is None or is_grouped or link.groups in (1, before.width) else None
+    is_shown = is_grouped or element.is_transposed  # by its bias
+    return link if link is None or is_shown or link.groups in (1, before.width) else None
 
 
 def _embedding(before: Data, element: Element) -> Link | None:
@@ -152,8 +153,7 @@ def _convolution(before: Data, element: Element) -> Link | None:
             shuffle=before.shuffle,
         )
     groups = _groups(before.width, element)
-    outputs = element.outputs * groups if element.is_transposed else element.outputs
-    after = Data(MAPS, outputs, axes, shuffle=shuffle_of(element) if groups == 1 else 0)
+    after = Data(MAPS, element.outputs, axes, shuffle=shuffle_of(element) if groups == 1 else 0)
     return Link(element, before, after, groups) if groups else None
 
 
@@ -174,9 +174,8 @@ def _groups(width: int, element: Element) -> int:
 
 def _transposed_groups(element: Element) -> int:
     """In how many groups a transposed convolution gives its channels: its weight has those of one group, its bias all."""
-    bias = element.leaf.tensors.get("bias")
-    count = bias.shape[0] // element.outputs if bias is not None and bias.shape else 1
-    return count if count > 1 and element.inputs % count == 0 else 1
+    count, left = divmod(element.outputs, weight_shape(element.leaf)[1])
+    return count if not left and element.inputs % count == 0 else 1
 
 
 def _fork(before: Data, element: Element) -> Link | None:

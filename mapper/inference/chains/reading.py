@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -160,6 +160,7 @@ def chain_of(
     told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
     is_read = is_gated or (is_told and not any(told))
     line = None if is_read else _in_line(elements, rest, words, hints, keeps_order)
+    line = line or (_in_line(_untold(elements, told), rest, words, hints, keeps_order) if any(told) else None)
     chain = None if is_told else line
     rest = [leaf for leaf in rest if leaf not in bare]
     found = chain or woven_of(elements, rest, words, is_told, told, bare, line.order if line else None)
@@ -167,6 +168,13 @@ def chain_of(
         return found
     pairs = (_in_line(one, rest, words, hints, keeps_order) for one in shared(elements))
     return next((pair for pair in pairs if pair and not pair.order.heads), None)
+
+
+def _untold(elements: Sequence[Element], told: Container[str]) -> list[Element]:
+    """The layers before those of which it was said what they read, where these are the last of the file; else none."""
+    first = next((at for at, element in enumerate(elements) if element.name in told), 0)
+    is_last = all(element.name in told or not element.is_main for element in elements[first:])
+    return list(elements[:first]) if is_last else []
 
 
 def to_say(architecture: Architecture, rulebook: Rulebook, names: Names) -> str:
