@@ -11,7 +11,7 @@ from typing import Any, cast
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
-from mapper.inference.unheeded import must_be_read
+from mapper.inference.unheeded import must_be_read, repeats_a_number
 from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
@@ -22,6 +22,7 @@ IDLE = "fields.idle"  # the fact with names of fields that, as a user says, chan
 ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is the name
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
+_TYPES = "layer_types"  # the field that says of each layer which kind it is of
 _SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
 
 
@@ -258,7 +259,7 @@ class Config:
         counts: Container[int],
         towers: Sequence[Scope],
         said: Mapping[str, Any],
-        told: Container[str] = (),
+        told: Iterable[str] = (),
     ) -> list[str]:
         """Those that nobody knows and that some computation must need, by their names or as they tell layers apart.
 
@@ -270,7 +271,16 @@ class Config:
         }
         left = (found for found, known in self._left(ignored) if not known)
         idle |= set(said.get(IDLE, "").split(","))
-        unknown = (found for found in left if idle.isdisjoint((found.name, found.name.partition(".")[0])))
+        if any(name.rpartition(".")[2] == _TYPES for name in self.read):
+            told = {*told, *self.vocabulary.by_types}
+        read = {name: found.value for name in self.read if (found := self._get("", name))}
+        unknown = (
+            found
+            for whole in left
+            for found in _spread(whole)
+            if idle.isdisjoint((found.name, found.name.partition(".")[0]))
+            and not repeats_a_number(found.value, found.name, read)
+        )
         asked = [
             found
             for found in unknown
@@ -412,6 +422,15 @@ def changes_nothing(found: Found, ignored: Ignored) -> bool:
     return False
 
 
+def _spread(found: Found) -> Iterator[Found]:
+    """A field, or the fields of an object that nobody opened, each by its dotted name."""
+    if not isinstance(found.value, Mapping):
+        yield found
+        return
+    for name, value in found.value.items():
+        yield from _spread(Found(f"{found.name}.{name}", value))
+
+
 def _tells_apart(value: Any, counts: Container[int]) -> bool:
     """Whether a field is a list with a word or a mark for each layer, of which some differ."""
     if not isinstance(value, list) or len(value) not in counts:
@@ -425,7 +444,15 @@ def _is_said(found: Found, left: Sequence[Found], said: Mapping[str, Any]) -> bo
     same word, a list whose entries differ where those of the field do."""
     words = set(parts(found.name.rpartition(".")[2]))
     alike = [name for name, value in said.items() if _repeats(value, found.value)]
-    rivals = [other for other in left if _repeats(other.value, found.value)]
+    if isinstance(found.value, str):
+        return bool(alike)  # a word is what it is, whatever the field is called
+    is_flag = isinstance(found.value, bool)
+    rivals = [
+        other
+        for other in left
+        if _repeats(other.value, found.value)
+        and not (is_flag and words.isdisjoint(parts(other.name.rpartition(".")[2])))
+    ]
     is_list = isinstance(found.value, list)
     return len(rivals) == 1 and any(
         is_list or not words.isdisjoint(part for word in name.split(".") for part in parts(word))

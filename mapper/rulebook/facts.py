@@ -20,7 +20,18 @@ ROWS = (
 )
 TYPE = "model_type"  # the fact that such a row is chosen by
 # lists of words
-_WORDS = ("unasked", "unassumed", "usual", "telling", "counting", "choosing", "expected", "harmless")
+_WORDS = (
+    "unasked",
+    "unassumed",
+    "usual",
+    "telling",
+    "counting",
+    "choosing",
+    "expected",
+    "harmless",
+    "by_layers",
+    "by_types",
+)
 _CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
 
@@ -167,6 +178,8 @@ class ConfigVocabulary:
     counting: frozenset[str] = frozenset()  # more of these, which say nothing of what a field implies
     choosing: frozenset[str] = frozenset()  # the same of fields with a word or a list
     expected: frozenset[str] = frozenset()  # the same of flags that are mostly true: false asks for another
+    by_layers: frozenset[str] = frozenset()  # fields that say which layers have which part
+    by_types: frozenset[str] = frozenset()  # fields that say which layers have windows
     harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
     only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> fields of it alone
@@ -417,6 +430,8 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         choosing=frozenset(words["choosing"]),
         expected=frozenset(words["expected"]),
         harmless=frozenset(words["harmless"]),
+        by_layers=frozenset(words["by_layers"]),
+        by_types=frozenset(words["by_types"]),
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),
         unpacked=tuple(unpacked),
