@@ -34,6 +34,7 @@ _WORST_FIRST = (WRONG, REFUSED, SKELETON, ASKED, EQUAL)
 Listed = tuple[Architecture, Truth]  # a complete reading with its row, and its facts
 _ROUNDS = 6  # of questions and answers: what is answered may raise others
 OFFSET = "norm.offset"  # a fact that a listed reading has as the form of its norms
+IDLE = "fields.idle"  # a fact that says that nothing is left to be read
 GATE_LAST = "feed_forward.gate_last"  # a fact that a listed reading has as the roles of two maps
 
 
@@ -132,7 +133,7 @@ def _fared(
 ) -> Fared:
     """A checkpoint as these rules read it, and where that asks, as they read it with the answers that are known."""
     first = score(path, model_type, lambda path: read(path, rules))
-    answers = _answers(path, rules, known) if known and outcome(first) in (ASKED, SKELETON) else {}
+    answers = _answers(path, rules, known) if known and outcome(first) in (ASKED, SKELETON, REFUSED) else {}
     told = score(path, model_type, lambda path: read(path, rules, answers)) if answers else None
     return Fared(first, answers, told)
 
@@ -152,7 +153,7 @@ def _answers(path: Path, rules: Rulebook, known: Listed) -> Hints:
             for question in questions:
                 with suppress(LookupError):
                     more |= _said(known, question)
-            if more.keys() <= answers.keys():
+            if all(name in answers and answers[name] == value for name, value in more.items()):
                 return {}
             answers |= more
     except MapperError:
@@ -182,6 +183,8 @@ def answer(known: Architecture, question: Question) -> Any:
         likely = [one for one in known.root.blocks() if one.flow in question.candidates]
         homes = {block.home for block in question.blocks}
         there = [one.flow for one in likely if one.home in homes] or [one.flow for one in likely]
+    if question.fact == IDLE:  # who lists a type knows its fields: what they say is told by facts, or nothing
+        there = list(question.candidates)
     if question.fact == GATE_LAST and (gates := _roles_in_order(known)):
         there = [order == ["up", "gate"] for order in gates]
     if (

@@ -260,7 +260,7 @@ class Config:
         towers: Sequence[Scope],
         said: Mapping[str, Any],
         told: Iterable[str] = (),
-    ) -> list[str]:
+    ) -> list[Found]:
         """Those that nobody knows and that some computation must need, by their names or as they tell layers apart.
 
         `counts` are the numbers of layers that there are; a part of the config is for one of the towers, or for nothing.
@@ -291,7 +291,7 @@ class Config:
             or _tells_apart(found.value, counts)
             or self._is_of_layer(found.name)
         ]
-        return [f"{found.name} = {shown(found.value)}" for found in asked if not _is_said(found, asked, said)]
+        return [found for found in asked if not _is_said(found, asked, said)]
 
     def disputed(self, said: Mapping[str, Any]) -> list[str]:
         """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import Block, Leaf, Place, Question
 from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.flows import arithmetic
-from mapper.inference.config import IDLE, Config
+from mapper.inference.config import IDLE, Config, Found
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
@@ -18,6 +18,8 @@ from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.inference.unheeded import told_by_names
 from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
+from mapper.rulebook.ignored import Ignored
+from mapper.rulebook.values import in_words, shown
 
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
@@ -59,11 +61,11 @@ def against_graph(facts: Facts) -> list[str]:
     """What the operations of a graph show otherwise than what the model is read with. Activations have several names."""
     told = []
     for scope, name, known in facts.used.values():
-        for shown in facts.from_graph(scope, name):
-            if shown.value != known.value and facts.types.get(name) != "activation":
+        for seen in facts.from_graph(scope, name):
+            if seen.value != known.value and facts.types.get(name) != "activation":
                 told.append(
                     f"{name} is {known.value} ({known.evidence}: {known.source}) at '{scope.block.home}', and the graph shows "
-                    f"{shown.value} ({shown.source})"
+                    f"{seen.value} ({seen.source})"
                 )
     return told
 
@@ -320,23 +322,42 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
             raise ArchitectureError(f"{leaf.place}.{told}", tensors=leaf.keys())
 
 
-def harmful_fields(facts: Facts, root: Scope) -> list[str]:
+def harmful_fields(facts: Facts, root: Scope) -> tuple[list[str], list[Question]]:
     """What no flow does though the config asks for it: fields that change nothing with other values than theirs.
 
-    Of a type that no family lists, also fields that nobody read and that some computation must need.
+    Of a type that no family lists, also fields that nobody read and that some computation must need, and the question
+    whether they change nothing.
     """
     config, families = facts.config, facts.families
     ignored = families.ignored()
     fields = config.harmful(ignored)
-    if config.changes_its_network or not families.are_vouched_for:
-        towers = _towers(facts)
-        layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
+    is_open = config.changes_its_network or not families.are_vouched_for
+    unread = _needed(facts, root, ignored) if is_open else []
+    if is_open:
         given = {item.name: item.value for item in facts.given}
-        said = given | _shown_ratios(towers)
-        facts.heard.update(item.source for item in facts.given if item.name == IDLE)
-        told = told_by_names(config.vocabulary, root)
-        fields += [*config.telling(ignored, layers - {1}, towers, said, told), *config.disputed(given)]
-    return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
+        fields += config.disputed(given)
+    told = [*fields, *(f"{found.name} = {shown(found.value)}" for found in unread)]
+    lines = [f"config {shorten(field)} asks for what no flow here does" for field in told]
+    return lines, [_whether_idle(facts, unread)] if unread else []
+
+
+def _needed(facts: Facts, root: Scope, ignored: Mapping[str, Ignored]) -> list[Found]:
+    """The fields that nobody read and that some computation must need."""
+    towers = _towers(facts)
+    layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
+    said = {item.name: item.value for item in facts.given} | _shown_ratios(towers)
+    facts.heard.update(item.source for item in facts.given if item.name == IDLE)
+    told = told_by_names(facts.config.vocabulary, root)
+    return facts.config.telling(ignored, layers - {1}, towers, said, told)
+
+
+def _whether_idle(facts: Facts, unread: Iterable[Found]) -> Question:
+    """Whether fields change nothing, beside those of which a user said so."""
+    said = [item.value for item in facts.given if item.name == IDLE]
+    names = ",".join([*said, *(found.name for found in unread)])
+    why = "a model may need what no rule reads; where one does, this is another network"
+    doc = next(rule.doc for rule in facts.common[IDLE] if rule.doc)
+    return Question(IDLE, "*", (names,), why=why, doc=doc, kind=in_words("text"))
 
 
 def _shown_ratios(towers: Sequence[Scope]) -> dict[str, Any]:

@@ -232,7 +232,9 @@ def _conclude(
     if is_complete:
         facts = outline.facts
         doubts.findings += [*given_stages(facts), *unread_fields(facts.config, case.families)]
-        doubts.missing += [*harmful_fields(facts, outline.root), *untaken_stages(facts)]
+        lines, questions = harmful_fields(facts, outline.root)
+        doubts.missing += [*lines, *untaken_stages(facts)]
+        architecture.questions = [*architecture.questions, *questions]
     architecture.findings, architecture.missing = doubts.findings, doubts.missing
     architecture.reading = _trust(case, architecture) if is_complete else "skeleton"
 
