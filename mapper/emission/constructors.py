@@ -270,6 +270,9 @@ class Constructor:
     def make_prelu(self) -> str:
         return self.call("nn.PReLU", self.extent(0, self.weight(), "channels"))
 
+    def make_affine(self) -> str:
+        return self.call("Affine", self.extent(0, self.weight(), "size"))
+
     def make_embedding(self) -> str:
         shape = self.weight()
         rows, size = self.extent(0, shape, "rows"), self.extent(1, shape, "size")

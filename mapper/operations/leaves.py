@@ -186,6 +186,18 @@ class LayerNormOffset(nn.Module):
         return F.layer_norm(x, self.weight.shape, 1.0 + self.weight, self.bias, self.eps)
 
 
+class Affine(nn.Module):
+    """A scale and a shift of each channel, without a norm (paper 2004.02984). (..., W) -> (..., W)"""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self.bias = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bias
+
+
 class LayerNormChannelsFirst(nn.Module):
     """LayerNorm over the channels of an image. (B, C, Y, X) -> (B, C, Y, X)"""
 

@@ -246,3 +246,9 @@ def test_a_module_holds_what_nothing_reads_beside_its_own():
     torch.testing.assert_close(held(x), plain(x), rtol=0, atol=0)
     assert set(held.state_dict()) - set(plain.state_dict()) == {"scale", "range.x_min", "range.x_max"}
     assert len(list(held.parameters())) == 2  # nothing trains them
+
+
+def test_a_scale_and_a_shift_norm_nothing():
+    leaf = leaves.Affine(2)
+    leaf.load_state_dict({"weight": torch.tensor([2.0, 3.0]), "bias": torch.tensor([0.0, -1.0])})
+    assert leaf(torch.tensor([[1.0, 2.0]])).tolist() == [[2.0, 5.0]]
