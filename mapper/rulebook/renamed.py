@@ -163,6 +163,7 @@ VALUES = {  # fact, as it is called now -> what a value was -> what it is
     "attention.norms": {"first": "before_rotary", "last": "after_rotary"},
     "attention.similarity": {"products": "dot_product", "angles": "lsh"},
     "attention.values": {"normed": "normalised"},
+    "convolution.padding_mode": {"mirrored": "reflect"},
     "embedding.segments_in": {"words": "tokens"},
     "features.positions": {"words": "tokens"},
     "features.scaled": {"words": "tokens"},
