@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Place
@@ -138,6 +138,10 @@ class _Folder:
             return None
         return Found(self.spot, kind, tensors | added, why, sure)
 
+    def is_counted(self, tensors: Mapping[str, TensorInfo]) -> bool:
+        """Whether one number stands beside running statistics: of how many inputs they are."""
+        return any(info.size == 1 for word, info in self.own.items() if word not in tensors)
+
     def parametrized(self) -> dict[str, TensorInfo]:
         node = self.spot.node.at(_PARAMETRIZED, "weight")
         if node is None:
@@ -153,6 +157,8 @@ class _Folder:
         }
 
     def kind(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[str, str, bool]:
+        if purposes == {"statistics"} and self.is_counted(tensors):
+            return "Buffer", "", True  # what inputs were like so far (of agents), no norm of torch
         if "statistics" in purposes:
             return "BatchNorm", "has running statistics", True
         shape = self.weight_shape(tensors)

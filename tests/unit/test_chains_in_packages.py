@@ -248,6 +248,16 @@ def test_padding_that_is_mirrored_may_be_said_either_way():
 
 
 @torch.no_grad()
+def test_a_first_convolution_may_read_each_channel_by_itself():
+    deep = nn.Conv1d(6, 6, 5, padding=2, groups=6, bias=False)
+    net = layers(**{"0.conv": deep, "1.conv": nn.Conv1d(6, 4, 1), "2.conv": nn.Conv1d(4, 2, 3, padding=1)})
+    assert asked(net)["chain.inputs"] == ("inputs:1", "inputs:6")
+    x, hints = torch.randn(2, 6, 9), {**MAPS, "chain.inputs": "inputs:6"}
+    y = torch.relu(net["1.conv"](torch.relu(net["0.conv"](x))))
+    torch.testing.assert_close(given(net, hints, x), net["2.conv"](y))
+
+
+@torch.no_grad()
 def test_mean_and_deviation_along_the_last_of_two_axes():
     net = layers(conv1=conv(1, 4), seg_1=nn.Linear(4 * 5 * 2, 3))
     x = torch.randn(2, 1, 5, 9)
@@ -266,6 +276,22 @@ def test_a_transposed_convolution_has_the_groups_of_its_bias():
     hints = {**MAPS, "chain.up_stride": 2, "chain.up_padding": 0}
     wanted = net["out"](torch.relu(net["up"](torch.relu(net["conv1"](x)))))
     torch.testing.assert_close(given(net, hints, x), wanted)
+
+
+@torch.no_grad()
+def test_statistics_of_inputs_with_their_count_are_no_norm():
+    net = layers(mlp=nn.Linear(5, 6), mu=nn.Linear(6, 2))
+    stored = {
+        "rms.running_mean": torch.randn(5),
+        "rms.running_var": torch.rand(5) + 0.5,
+        "rms.count": torch.tensor(9.0),
+    }
+    said = {"mlp:chain.reads": "clipped_5((inputs - rms.running_mean) / sqrt(rms.running_var + 1e-5))"}
+    said |= {"mu:chain.reads": "elu(mlp)", "rms.count:chain.gives": "none", "chain.output": "none"}
+    x = torch.randn(3, 5)
+    y = ((x - stored["rms.running_mean"]) / torch.sqrt(stored["rms.running_var"] + 1e-5)).clamp(-5, 5)
+    made = mapper.build({**net.state_dict(), **stored}, hints=said)
+    torch.testing.assert_close(made(x).output, net["mu"](F.elu(net["mlp"](y))))
 
 
 # ---------------------------------------------------------------------------------------------------- recurrent layers

@@ -32,7 +32,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.entering import inputs_of
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
-from mapper.inference.chains.inputs import LAST
+from mapper.inference.chains.inputs import LAST, grouped_first
 from mapper.inference.chains.lookup import ask_tied, with_tables
 from mapper.inference.chains.network import Woven, woven_of
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
@@ -348,6 +348,7 @@ def lay(
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
+    main = grouped_first(main, answers)
     ask(chain.order, main, answers)
     ask_shared(main, answers)
     if not heads:
@@ -480,7 +481,8 @@ def _inputs(first: Link, between: Between) -> dict[str, list[dict[str, Any]]]:
         return {INPUT: [{"shape": [*batch, "length"]}]}
     if between.answers.told("chain.input") == LAST:
         return {INPUT: [{"shape": [*batch, *axes, main.element.inputs]}]}
-    return {INPUT: [{"shape": [*batch, main.element.inputs, *axes]}]}
+    width = main.element.inputs * (main.groups if main.before.form == START else 1)
+    return {INPUT: [{"shape": [*batch, width, *axes]}]}
 
 
 def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:

@@ -358,6 +358,7 @@ class Weaving:
         )
         before = Data(START) if run.nodes[0].first.group == EMBEDDING else before
         before = self._normed(run.nodes[0]) if before.form == START else before
+        before = self._wider(run.nodes[0], value) if before.form == START else before
         if before.form == ROWS and not before.width:  # nothing shows how wide it is
             before = replace(before, width=run.nodes[0].elements[0].inputs)
         for node in run.nodes:
@@ -376,6 +377,12 @@ class Weaving:
         axes = next((len(kernel) for kernel in readers if kernel), 0)
         is_norm = node.first.group == NORM and axes
         return Data(MAPS, node.first.inputs, axes) if is_norm else Data(START)
+
+    def _wider(self, node: Node, value: Value) -> Data:
+        """An input that was said to have more channels than a group of the convolution reads."""
+        width, axes = self.takes.get(value.text, 0), len(node.first.kernel)
+        is_grouped = axes and width > node.first.inputs
+        return Data(MAPS, width, axes) if is_grouped else Data(START)
 
     def _windows(self, value: Value, link: Link) -> list[list[Window]] | None:
         """How maps came about, where all that is read has come about the same."""
