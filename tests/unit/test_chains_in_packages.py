@@ -221,6 +221,16 @@ def test_an_activation_in_what_is_read_is_the_one_behind_the_layer():
 
 
 @torch.no_grad()
+def test_an_activation_around_a_sum_is_that_of_what_is_summed():
+    net = layers(one=conv(3, 6), two=conv(3, 6), out=conv(6, 2))
+    said = {"one:chain.reads": INPUTS, "two:chain.reads": INPUTS, "out:chain.reads": "relu(one + two)"}
+    x = torch.randn(2, 3, 6, 6)
+    wanted = net["out"](torch.relu(net["one"](x) + net["two"](x)))
+    plain = {"chain.stride": 1, "chain.padding": "half", "chain.output": "none"}
+    torch.testing.assert_close(given(net, {**plain, **said}, x), wanted)
+
+
+@torch.no_grad()
 def test_blocks_that_begin_with_an_activation_have_none_before_them():
     stack = {f"stack.{at}.{part}": conv(6, 6) for at in range(2) for part in (1, 3)}
     net = layers(stem=conv(3, 6), **stack, out=conv(6, 2))
@@ -234,6 +244,23 @@ def test_blocks_that_begin_with_an_activation_have_none_before_them():
         "chain.residual": "activation_first",
     }
     torch.testing.assert_close(given(net, hints, x), net["out"](torch.relu(y)))
+
+
+@torch.no_grad()
+def test_a_shortcut_with_a_stride_may_be_added_behind_the_pooling():
+    block = {"sep1": conv(4, 6), "sep2": conv(6, 6), "residual_conv": nn.Conv2d(4, 6, 1, 2)}
+    net = layers(
+        conv1=conv(1, 4), **{f"module1.{name}": layer for name, layer in block.items()}, out=conv(6, 2)
+    )
+    x = torch.randn(2, 1, 8, 8)
+    y = torch.relu(net["conv1"](x))
+    inner = net["module1.sep2"](torch.relu(net["module1.sep1"](y)))
+    y = F.max_pool2d(inner, 3, 2, 1) + net["module1.residual_conv"](y)
+    hints = {**MAPS, "chain.residual": "after_pooling", "module1.sep2:chain.activation": "none"}
+    hints["module1.sep2:chain.pooling"] = "max_3_2_1"
+    assert "chain.stride" in asked(net, {"chain.residual": "after_pooling"})
+    hints["module1.residual_conv:chain.stride"] = 2
+    torch.testing.assert_close(given(net, hints, x), net["out"](y))
 
 
 @torch.no_grad()

@@ -35,7 +35,7 @@ from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import GLOBAL, fill, pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
 from mapper.inference.chains.reducing import LARGER, in_steps, reduce, unfold
-from mapper.inference.chains.residuals import ADDED, Span, spans_of
+from mapper.inference.chains.residuals import ADDED, POOLED, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.sums import Sums, before_first, join, keep, sum_up
 from mapper.inference.chains.twins import Twins
@@ -261,6 +261,7 @@ class Between:
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.kept.end(at, len(self.written.lines), len(self.written.forward))
             self.pool(at, activation, element.group == SLOPES)
+            join(self, at, POOLED)
 
     def before_sum(self, at: int, element: Element) -> str | None:
         """What is left of an activation whose norms, which store nothing, stand before the sum that a layer ends with; None for none."""

@@ -9,6 +9,7 @@ from mapper.inference.chains.convolutions import along, setting
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.norms import normed
 from mapper.inference.chains.pooling import pooling_of
+from mapper.inference.chains.residuals import POOLED
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
@@ -95,6 +96,8 @@ def _arguments(between: Between, span: Span, link: Link, role: str, is_pooled: b
         return ""
     axes = link.after.axes
     steps = "x".join(["1"] * axes) if is_pooled else _steps(between, span, axes)
+    if between.sums.at(span.last) == POOLED:  # nothing of the block says by how much it is pooled
+        steps = between.answers.find(link.element.leaf, "chain.stride", among=("2", "1")) or steps
     found = setting(link, between.answers, steps)
     between.written.arguments[role] = dict(found.arguments)
     return found.padded

@@ -15,6 +15,7 @@ from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind
 FIRST = "activation_first"  # before the first layer, too, but for what is added (1603.05027, without norms)
+POOLED = "after_pooling"  # beside a branch with a stride (1610.02357)
 ADDED = ("before_activation", "after_activation", BETWEEN)
 
 

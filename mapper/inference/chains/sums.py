@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.branch import PADDED, WIDENED, through_branch
 from mapper.inference.chains.elements import CONVOLUTION, NORM
 from mapper.inference.chains.order import MAPS, Link
-from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, Span, block_of, end_of, is_of
+from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, POOLED, Span, block_of, end_of, is_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 BLOCK, LONG, BRANCH = "chain.residual", "chain.long_skip", "chain.residual_branch"
 BRANCHES = ("input", "activated")
+_SUMMED = (*ADDED, FIRST, POOLED)
 _NONE, _SUM = "none", "added"
 # By which the output of a block is multiplied before it is added.
 _FACTOR = re.compile(r"\d{1,3}(\.\d{1,6})?")
@@ -57,6 +58,7 @@ def keep(between: Between, at: int, link: Link) -> None:
     if span.branch:
         answers.ruled_out.add((BLOCK, _NONE))
     among += (FIRST,) if span.is_block and link.element.is_main else ()
+    among += (POOLED,) if span.branch and span.last + 1 < len(between.links) else ()
     is_stated = answers.stated(leaf, "chain.residual_stated") == "true"
     is_called = any(is_of(part, answers.words.residual) for part in leaf.place[:-1])
     is_asked = span.is_block or is_stated or is_called or _is_listed(between.links, at)
@@ -67,18 +69,18 @@ def keep(between: Between, at: int, link: Link) -> None:
         raise answers.refuse(
             leaf, BLOCK, value, f"allowed: {', '.join(among)}, and {ADDED[0]}*0.1 with a factor"
         )
-    if span.widened and word in (*ADDED, FIRST) and not _is_padded(between, span):
+    if span.widened and word in _SUMMED and not _is_padded(between, span):
         return
     if value != _NONE:
         _keep_long(between, at)
-    if word in (*ADDED, FIRST):
+    if word in _SUMMED:
         between.sums.joined[span.last] = (ADDED[0] if word == FIRST else word, factor)
         if word == FIRST:
             between.sums.first[at] = span.last
     if _reads_later(between, at, span):
         return
-    kept = through_branch(between, span) if span.branch or word in (*ADDED, FIRST) else ""
-    if word in (*ADDED, FIRST):
+    kept = through_branch(between, span) if span.branch or word in _SUMMED else ""
+    if word in _SUMMED:
         between.add(f"residual = {kept}")
     if word == FIRST and (activation := between.activation(at)) not in (None, _NONE):
         between.say(between.activated(str(activation)))

@@ -58,7 +58,9 @@ _DIGITS = 8  # of how wide an input may be said to be
 _MAKING = re.compile(r"\b(maps|image|rows|columns|positions)(_\d+)?\(")  # of positions maps, or the other way
 _IN_ORDER = "the order that sizes and names show"
 _NOTHING = "none"  # of a layer that is of no use
-_ALONE = re.compile(r"\b([A-Za-z_][\w.-]*)\(([\w.]+)\)")  # a name in a function
+_SUMMED = re.compile(
+    r"\b([A-Za-z_][\w.-]*)\(([\w.]+(?: *[+-] *[\w.]+)*)\)"
+)  # names in a function, alone or as a sum
 
 
 def _has_matrix(node: Node) -> bool:
@@ -411,12 +413,13 @@ class Weaving:
         return [found or Link(reader.first, link.after, link.after)]
 
     def _bare(self, text: str) -> set[str]:
-        """The layers that stand alone in an activation: it is the one behind them."""
+        """The layers that stand alone in an activation, or summed in it: it is the one behind them."""
         table = self.answers.words.tables["activation"]
         return {
             name
-            for word, name in _ALONE.findall(text)
+            for word, names in _SUMMED.findall(text)
             if word in BARE or activation_of(word, table, self.activations)
+            for name in names_in(names)
         }
 
     def function(self, word: str, value: Value) -> str | None:
