@@ -122,7 +122,10 @@ def _infer(
         start = replace(start, match=None)
     match = _heard(start)
     attempts = _attempts(match, start.config, rulebook, start.names) if use_families else [Attempt(None)]
-    architecture = _first_fit(start.read, attempts, start.findings, start.config.model_type is None)
+    try:
+        architecture = _first_fit(start.read, attempts, start.findings, start.config.model_type is None)
+    except ArchitectureError as error:
+        return _as_chain_after_all(start, error)
     return _as_chain(start, architecture) if architecture.family is None else architecture
 
 
@@ -252,6 +255,17 @@ def _heard(start: _Start) -> FamilyMatch | None:
         start.findings.append(f"the names lack {listed(absent, 3)} {whose}")
         return None
     return match
+
+
+def _as_chain_after_all(start: _Start, error: ArchitectureError) -> Architecture:
+    """A network that nothing names as layers one after another where blocks that nobody named so contradict each other. Raises the error else."""
+    so_far = error.so_far() if error.so_far else None
+    if so_far is None or so_far.family is not None or start.match:
+        raise error
+    found = _as_chain(start, replace(so_far, reading="skeleton"))
+    if found.reading == "skeleton":
+        raise error
+    return found
 
 
 def _as_chain(start: _Start, architecture: Architecture) -> Architecture:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import mapper
-from tests.unit.test_chains_told import MAPS, PLAIN, Layers, asked, given, layers
+from tests.unit.test_chains_told import MAPS, PLAIN, asked, given, layers
 
 INPUTS = "inputs"
 
@@ -449,20 +449,29 @@ def test_a_spectrum_by_stored_kernels_and_the_middle_of_an_image():
     torch.testing.assert_close(given(net, {**MAPS, **said}, x), wanted)
 
 
-def test_of_layers_that_read_one_another_no_epsilon_is_asked_without_a_choice():
-    block = {
-        "conv1": conv(8, 8),
-        "bn1": nn.BatchNorm2d(8),
-        "conv2": conv(8, 8),
-        "bn2": nn.BatchNorm2d(8),
-        "se.fc.0": nn.Linear(8, 2),
-        "se.fc.2": nn.Linear(2, 8),
+def scaling(home, size, out):
+    """A residual block whose channels are scaled (1709.01507)."""
+    made = {
+        "conv1": conv(size, out),
+        "bn1": nn.BatchNorm2d(out),
+        "conv2": conv(out, out),
+        "bn2": nn.BatchNorm2d(out),
     }
-    net = layers(
-        conv1=conv(1, 8),
-        bn1=nn.BatchNorm2d(8),
-        **{f"layer1.{at}.{name}": layer for at in range(2) for name, layer in block.items()},
-        fc=nn.Linear(8, 3),
-    )
-    assert isinstance(net, Layers)
-    assert not any(name.startswith("norm_") for name in asked(net))
+    made |= {
+        "se.fc.0": nn.Linear(out, 4),
+        "se.fc.2": nn.Linear(4, out),
+        "downsample": nn.Conv2d(size, out, 1),
+    }
+    return {f"{home}.{name}": layer for name, layer in made.items()}
+
+
+def test_of_layers_that_would_read_one_another_it_is_said_what_to_say():
+    """Guesses that go round in a circle are no reading, and what a norm has is asked once for all."""
+    blocks = {**scaling("layer1.0", 8, 8), **scaling("layer1.1", 8, 8), **scaling("layer2.0", 8, 16)}
+    net = layers(conv1=conv(1, 8), bn1=nn.BatchNorm2d(8), **blocks, fc=nn.Linear(16, 3))
+    found = mapper.inspect(net.state_dict()).architecture
+    assert any("reads is not known: say --set" in str(text) for text in found.missing)
+    names = asked(net)
+    assert not any(name.startswith("norm_") for name in names)
+    assert names["conv1:chain.reads"][0] == "inputs"
+    assert not any("layer2" in text for text in names["layer1.0.conv1:chain.reads"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, RECURRENT
+from mapper.inference.chains.naming import natural
 
 if TYPE_CHECKING:
     from mapper.inference.chains.nodes import Node, Sources
@@ -73,10 +75,18 @@ def _gated_ends(sources: Sources) -> Iterator[tuple[str, tuple[str, ...]]]:
         found = [
             end
             for end in ends
-            if end.gives.width == 2 * inputs and name not in origins([end.name], sources.reads())
+            if end.gives.width == 2 * inputs
+            and not _is_numbered_behind(end.name, name)
+            and name not in origins([end.name], sources.reads())
         ]
         if found:
             yield name, (*(f"glu({end.name})" for end in found), *texts)
+
+
+def _is_numbered_behind(end: str, name: str) -> bool:
+    """Whether numbers of the same words put a layer behind another: `layer2.0.conv2`, and `layer1.0.conv1`."""
+    tops = [one.partition(".")[0] for one in (end, name)]
+    return len({re.sub(r"\d+", "#", top) for top in tops}) == 1 and natural(tops[0]) > natural(tops[1])
 
 
 def _weighted(sources: Sources, node: Node, ends: Iterable[Node]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mapper.inference.chains.elements import EMBEDDING, LINEAR
-from mapper.inference.chains.nodes import INPUT, Node, Sources, is_connected, outputs_of
+from mapper.inference.chains.nodes import INPUT, Node, Sources, outputs_of
 from mapper.inference.chains.texts import names_in
 from mapper.rulebook.chain import ChainWords
 
@@ -60,7 +60,24 @@ def _is_one(sources: Sources, nodes: Sequence[Node]) -> bool:
     """Whether layers that read inputs of their own are joined, or each of them begins a folder of several layers."""
     entering = [node for node in nodes if sources.known[node.name][0] in sources.inputs]
     folders = Counter(node.first.leaf.place[:1] for node in nodes)
-    return is_connected(sources) or all(folders[node.first.leaf.place[:1]] > 1 for node in entering)
+    return _is_connected(sources) or all(folders[node.first.leaf.place[:1]] > 1 for node in entering)
+
+
+def _is_connected(sources: Sources) -> bool:
+    """Whether every layer is of one network, by what each reads or may read: more than the input joins them."""
+    home = {node.name: node.name for node in sources.nodes}
+
+    def top(name: str) -> str:
+        while home[name] != name:
+            name = home[name]
+        return name
+
+    for name, (text, _) in sources.known.items():
+        for said in (text, *sources.open.get(name, ())):
+            for other in names_in(said):
+                if other in home:
+                    home[top(other)] = top(name)
+    return len({top(name) for name in home}) == 1
 
 
 def _is_name(text: str) -> bool:

@@ -94,8 +94,8 @@ class Sources:
             if any(self._number(node) for node in left):
                 continue
             if not any(self._decide(node) for node in left):
-                node = min(left, key=lambda one: len(self.candidates(one)) or _MOST)
-                found = self.candidates(node)
+                node = min(left, key=self._rank)
+                found = (*([INPUT] if self._may_be_first(node) else []), *self.candidates(node))
                 if not found:
                     self.enter(node)
                     continue
@@ -110,6 +110,16 @@ class Sources:
     def reads(self) -> dict[str, tuple[str, ...]]:
         """For each layer what it is known to read, by name."""
         return {name: names_in(text) for name, (text, _) in self.known.items()}
+
+    def _rank(self, node: Node) -> tuple[bool, int]:
+        """What may be the first layer comes first, then what may read the fewest others."""
+        return not self._may_be_first(node), len(self.candidates(node)) or _MOST
+
+    def _may_be_first(self, node: Node) -> bool:
+        """Whether it may read the input, which nobody does so far: no layer gives as many channels as a convolution reads."""
+        if self.inputs or node.first.group != CONVOLUTION:
+            return False
+        return all(other.gives.width != node.first.inputs for other in self.nodes)
 
     def _entries(self, node: Node) -> Iterator[str]:
         """The inputs that a layer may read which begins a folder as others do: one that another reads, and one of its own."""
@@ -443,9 +453,8 @@ class Sources:
         same = [other for other in self.nodes if other.first.leaf.place[:1] == top]
         return len(same) > 1 and node is min(same, key=lambda other: natural(other.name))
 
-    # ------------------------------------------------------------------------------------------------ relations
     def leads(self, name: str, end: str) -> bool:
-        return self.is_behind(self.by_name[end], self.by_name[name]) or name == end
+        return name == end or self.is_behind(self.by_name[end], self.by_name[name])
 
 
 def _is_later(other: Node, node: Node) -> bool:
@@ -455,23 +464,6 @@ def _is_later(other: Node, node: Node) -> bool:
     pairs = zip(other.first.leaf.place, node.first.leaf.place, strict=False)
     one, two = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return isinstance(one, tuple) and isinstance(two, tuple) and one > two
-
-
-def is_connected(sources: Sources) -> bool:
-    """Whether every layer is of one network, by what each reads or may read: more than the input joins them."""
-    home = {node.name: node.name for node in sources.nodes}
-
-    def top(name: str) -> str:
-        while home[name] != name:
-            name = home[name]
-        return name
-
-    for name, (text, _) in sources.known.items():
-        for said in (text, *sources.open.get(name, ())):
-            for other in names_in(said):
-                if other in home:
-                    home[top(other)] = top(name)
-    return len({top(name) for name in home}) == 1
 
 
 def _ids(node: Node) -> str:
