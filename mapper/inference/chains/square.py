@@ -36,10 +36,8 @@ def _as(leaf: Leaf, kind: str) -> Leaf:
 
 def _shown(leaf: Leaf, leaves: Sequence[Leaf], ranks: Mapping[str, int]) -> str:
     """What the others on the way up are whose shapes show it: those of the same kernel, or plain if all are; "" where that tells nothing."""
-    if _is_like_transposed(leaf, leaves):
-        return ""
     if not _is_doubtful(leaf, ranks):
-        return _PLAIN
+        return "" if _is_like_transposed(leaf, leaves) else _PLAIN
     others = [one for one in leaves if _is_up(one, ranks) and not _is_square(one)]
     alike = [one for one in others if weight_shape(one)[2:] == weight_shape(leaf)[2:]]
     kinds = {_TRANSPOSED if _OTHER in one.kind else _PLAIN for one in alike or others}
