@@ -15,7 +15,7 @@ from torch import nn
 
 import mapper
 from mapper.architecture import Architecture
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -183,9 +183,22 @@ def test_what_no_rule_knows_of_a_changed_network_is_not_passed_over(tmp_path: Pa
         mapper.build(folder)
 
 
+def first_example(family: str) -> Checkpoint:
+    return header(next(item for item in RULEBOOK.families if item.name == family).examples[0])
+
+
+def test_a_step_that_is_conditioned_on_the_scale_of_guidance_is_read() -> None:
+    source = first_example("diffusers_unet")
+    width = source.tensors["time_embedding.linear_1.weight"].shape[1]
+    more = {"time_embedding.cond_proj.weight": TensorInfo((width, 12), "F32")}
+    read = infer(replace(source, tensors={**source.tensors, **more}), RULEBOOK)
+    assert "timestep_cond" in read.inputs
+    assert not read.missing
+
+
 def codec(entry: int, **hints: Any) -> Architecture:
     """The codec of the first release, with so many channels of its first convolution."""
-    source = header(next(item for item in RULEBOOK.families if item.name == "encodec_first").examples[0])
+    source = first_example("encodec_first")
     tensors = dict(source.tensors)
     for name, (_, *others) in ((name, info.shape) for name, info in source.tensors.items()):
         if name.startswith("encoder.model.0."):
