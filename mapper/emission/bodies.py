@@ -250,7 +250,7 @@ class Body:
         return plain and order == [child.place for child in children]
 
     def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
-        """The elements by name, in order: their folder holds others too."""
+        """The elements of a list's folder by name, in order: it holds others too."""
         every = sorted(
             (index, place_of(item))
             for item in reference.items
@@ -258,7 +258,7 @@ class Body:
             if isinstance(index, int)
         )
         for index, place in every:
-            yield self.bodies.paths.spell(base, start, Place((*place[:at], (index,), *place[at + 1 :])))
+            yield self.bodies.paths.spell(base, start, Place((*place[:at], (index,))))
 
 
 def _tuple(parts: list[str]) -> str:

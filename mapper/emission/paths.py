@@ -76,7 +76,7 @@ def is_number(word: str) -> bool:
 def list_folder(places: Sequence[Place], owner: Place) -> Place:
     """The folder whose elements folded places run over, below `owner`: all before the indices in which they differ.
 
-    Of one element alone all before the numbers that it ends in, else before its first number.
+    Of one element alone all before its first number.
     """
     place = places[0]
     numbers = [depth for depth in range(len(owner), len(place)) if isinstance(place[depth], tuple)]
@@ -87,5 +87,4 @@ def list_folder(places: Sequence[Place], owner: Place) -> Place:
         for depth in numbers
         if len(place[depth]) > 1 or any(other[depth : depth + 1] != (place[depth],) for other in places)
     )
-    ends = [depth for depth in numbers if set(range(depth, len(place))) <= set(numbers)]
-    return Place(place[: next(several, (ends or numbers)[0])])
+    return Place(place[: next(several, numbers[0])])

@@ -18,8 +18,7 @@ def place(path: str) -> Place:
         (["blocks.0", "blocks.1"], "", "blocks"),
         (["blocks.0.heads.0", "blocks.0.heads.1"], "", "blocks.0.heads"),
         (["focal_layers.0.0", "focal_layers.1.0"], "", "focal_layers"),
-        (["focal_layers.0.0"], "", "focal_layers"),  # of one element: the numbers at its end
-        (["net.3.heads.0"], "", "net.3.heads"),
+        (["focal_layers.0.0"], "", "focal_layers"),  # of one element: its first number
         (["features.1.conv"], "", "features"),
         (["blocks.2.heads.0"], "blocks.2", "blocks.2.heads"),
     ],
