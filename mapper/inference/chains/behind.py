@@ -179,9 +179,10 @@ def _is_sure(links: Sequence[Link], at: int, main: int, owners: Mapping[int, int
 
 def _is_right_before(owner: Element, norm: Element) -> bool:
     """Whether a layer stands in the element of a list right before a norm: `mconv.1.conv`, then `mconv.2`."""
-    folder, (number, *_) = norm.leaf.place[:-1], norm.leaf.place[-1]
+    folder, number = norm.leaf.place[:-1], norm.leaf.place[-1]
     part = owner.leaf.place[len(folder) : len(folder) + 1]
-    return owner.leaf.place[: len(folder)] == folder and part == ((int(number) - 1,),)
+    before = ((number[0] - 1,),) if isinstance(number, tuple) else None
+    return owner.leaf.place[: len(folder)] == folder and part == before
 
 
 def _is_numbered(links: Sequence[Link], main: int, norm: Element, owners: Mapping[int, int]) -> bool:

@@ -48,7 +48,7 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
     if span.branch:
         place = first.leaf.place
         is_behind = place.is_element and place[-1] != (0,)  # something without tensors stands before it
-        among = (*_POOLINGS, "none")
+        among: tuple[str, ...] = (*_POOLINGS, "none")
         value = (
             between.answers.find(first.leaf, _BEFORE, among=among)
             if is_behind
