@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 22beae06461d.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -90,7 +90,8 @@ class Embeddings(nn.ModuleList):
         )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return self[1](self[0](pixel_values.type_as(self[0].weight)).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        x = self[0](pixel_values.type_as(self[0].weight))
+        return self[1](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Downsampling(nn.ModuleList):
@@ -244,4 +245,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2e306eda4722c80c
+# sha256 of all above: e2704779fe023b6e

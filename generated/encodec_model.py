@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 22beae06461d.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -65,7 +65,7 @@ class Conv1dParametrized(nn.Module):
         out_channels: int,
         kernel: int,
         stride: int = 1,
-        padding: int = 0,
+        padding: int | str = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
@@ -405,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: f4a843a2cb7d3d26
+# sha256 of all above: 9bd89c681ba1d2ab

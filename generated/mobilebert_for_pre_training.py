@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 22beae06461d.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -51,6 +51,18 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+class Affine(nn.Module):
+    """A scale and a shift of each channel, without a norm (paper 2004.02984). (..., W) -> (..., W)"""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self.bias = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bias
+
+
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
@@ -87,12 +99,7 @@ class Embeddings(nn.Module):
         self.embedding_transformation = nn.Linear(3 * config.embedding_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
-        self.LayerNorm: Any = nn.ParameterDict(
-            {
-                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
-                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
-            }
-        )
+        self.LayerNorm = Affine(config.hidden_size)
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor | None, token_type_ids: Tensor | None
@@ -102,8 +109,7 @@ class Embeddings(nn.Module):
             torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
         )
         x = x + self.position_embeddings(position_indices(input_ids, position_ids))
-        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
-        return x * self.LayerNorm.weight + self.LayerNorm.bias
+        return self.LayerNorm(x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids)))
 
 
 class LmHead(nn.Module):
@@ -135,15 +141,10 @@ class NarrowAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.narrow_size)
-        self.LayerNorm: Any = nn.ParameterDict(
-            {
-                "weight": nn.Parameter(torch.zeros(config.narrow_size)),
-                "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-            }
-        )
+        self.LayerNorm = Affine(config.narrow_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dense(x) * self.LayerNorm.weight + self.LayerNorm.bias
+        return self.LayerNorm(self.dense(x))
 
 
 class Attention(nn.Module):
@@ -164,12 +165,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.narrow_size),
-                "LayerNorm": nn.ParameterDict(
-                    {
-                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
-                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    }
-                ),
+                "LayerNorm": Affine(config.narrow_size),
             }
         )
 
@@ -178,11 +174,11 @@ class Attention(nn.Module):
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(values), self.head_dim)
         y = self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
-        return (y + residual) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+        return self.output.LayerNorm(y + residual)
 
 
 class FeedForward(nn.Module):
-    """mobilebert.encoder.layer.*.ffn.*: feed-forward network with its residual, a scale and a shift
+    """mobilebert.encoder.layer.*.ffn.*: feed-forward network with its residual and an affine norm
     (MobileBERT).
     """
 
@@ -194,19 +190,13 @@ class FeedForward(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.narrow_size),
-                "LayerNorm": nn.ParameterDict(
-                    {
-                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
-                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    }
-                ),
+                "LayerNorm": Affine(config.narrow_size),
             }
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
-        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+        y = self.output.dense(F.relu(self.intermediate.dense(x)))
+        return self.output.LayerNorm(x + y)
 
 
 class Widen(nn.Module):
@@ -217,15 +207,10 @@ class Widen(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.narrow_size, config.hidden_size)
-        self.LayerNorm: Any = nn.ParameterDict(
-            {
-                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
-                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
-            }
-        )
+        self.LayerNorm = Affine(config.hidden_size)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return (self.dense(x) + residual) * self.LayerNorm.weight + self.LayerNorm.bias
+        return self.LayerNorm(self.dense(x) + residual)
 
 
 class Layer(nn.Module):
@@ -244,12 +229,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.narrow_size),
-                "LayerNorm": nn.ParameterDict(
-                    {
-                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
-                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    }
-                ),
+                "LayerNorm": Affine(config.narrow_size),
                 "bottleneck": Widen(config),
             }
         )
@@ -261,9 +241,8 @@ class Layer(nn.Module):
         return self.output.bottleneck(self.last_feed_forward(y), x)
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
-        return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
-        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+        y = self.output.dense(F.relu(self.intermediate.dense(x)))
+        return self.output.LayerNorm(x + y)
 
 
 class Encoder(nn.Module):
@@ -346,4 +325,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
 # 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: cf4d47064aa757bd
+# sha256 of all above: f3bef0da3c8dd2c9

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 22beae06461d.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -39,6 +39,7 @@ class Config:
     decoder_layers: int = 6  # name: model.decoder.layers.*
     channels: int = 3  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
     embedding_size: int = 64  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
+    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 7  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
     hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
     queries: int = 15  # shape: model.query_position_embeddings.weight [15, 256]
@@ -405,7 +406,7 @@ class StagedEncoder(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=2,
+            stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -496,4 +497,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: aba467d35b032929
+# sha256 of all above: 53388704d3d14815

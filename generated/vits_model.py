@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 22beae06461d.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,6 +32,7 @@ class Config:
     # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
     intermediate_size: int = 768
     kernel_size: int = 3  # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
+    wavenet_dilation_rate: int = 1  # config: wavenet_dilation_rate
     residual_dilations: tuple[int, ...] = (1, 3, 5)  # config: resblock_dilation_sizes[0]
     units_slope: float = 0.1  # config: leaky_relu_slope
     rates: tuple[int, ...] = (8, 8, 2, 2)  # config: upsample_rates
@@ -76,7 +77,7 @@ class Conv1dParametrized(nn.Module):
         out_channels: int,
         kernel: int,
         stride: int = 1,
-        padding: int = 0,
+        padding: int | str = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
@@ -96,39 +97,6 @@ class Conv1dParametrized(nn.Module):
         direction = self.get_parameter("parametrizations.weight.original1")
         weight = weight_norm(length, direction)
         return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-
-def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868).
-
-    It may stand in a module of its own.
-    """
-    held = {name.rpartition(".")[2]: tensor for name, tensor in convolution.named_parameters()}
-    held.pop("bias", None)
-    if "weight" in held:
-        return held["weight"]
-    length, direction = (
-        held[name] for name in sorted(held)
-    )  # weight_g and weight_v, original0 and original1
-    return weight_norm(length, direction)
-
-
-def bias_of(convolution: nn.Module) -> Tensor | None:
-    """Bias of a convolution, which may stand in a module of its own; None where it has none."""
-    held = [tensor for name, tensor in convolution.named_parameters() if name.rpartition(".")[2] == "bias"]
-    return held[0] if held else None
-
-
-def convolve_dilated(x: Tensor, convolution: nn.Module, dilation: int, mode: str = "constant") -> Tensor:
-    """A convolution over samples so far apart, of as many groups as its kernel leaves, at the same length.
-
-    x (B, C, T) -> (B, _, T); `mode` is what it reads beyond the ends, as in F.pad
-    """
-    weight = kernel_of(convolution)
-    beside = dilation * (weight.shape[-1] - 1) // 2
-    groups = x.shape[1] // weight.shape[1]
-    padded = F.pad(x, (beside, beside), mode)
-    return F.conv1d(padded, weight, bias_of(convolution), dilation=dilation, groups=groups)
 
 
 def spline_bins(logits: Tensor, bound: float) -> Tensor:
@@ -209,22 +177,6 @@ def spread_by_durations(x: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
     return spread.transpose(1, 2), (frames < lengths[:, None])[:, None].to(x.dtype)
 
 
-def upsample_frames(
-    x: Tensor, upsamplers: nn.ModuleList, blocks: nn.ModuleList, rates: tuple[int, ...], slope: float
-) -> Tensor:
-    """Transposed convolutions, after each the mean of what its share of the residual blocks give (HiFi-GAN).
-
-    x (B, C, T) -> (B, _, T * product of the rates)
-    """
-    share = len(blocks) // len(rates)
-    for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = kernel_of(upsampler), bias_of(upsampler)
-        padding = (weight.shape[-1] - rate) // 2
-        x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
-        x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)
-    return x
-
-
 def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
     return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
@@ -265,19 +217,26 @@ class Dilated(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dilated_width = config.dilated_width
         self.convs_dilated = nn.ModuleList(
-            nn.Conv1d(1, 192, kernel_size=config.dilated_width) for _ in range(3)
+            nn.Conv1d(
+                192,
+                192,
+                kernel_size=config.dilated_width,
+                padding="same",
+                dilation=config.dilated_width**index,
+                groups=192,
+            )
+            for index in range(3)
         )
         self.norms_1 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
         self.convs_pointwise = nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3))
         self.norms_2 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        for index, (apart, first, together, second) in enumerate(
-            zip(self.convs_dilated, self.norms_1, self.convs_pointwise, self.norms_2, strict=True)
+        for apart, first, together, second in zip(
+            self.convs_dilated, self.norms_1, self.convs_pointwise, self.norms_2, strict=True
         ):
-            y = F.gelu(first(convolve_dilated(x * mask, apart, self.dilated_width**index).mT).mT)
+            y = F.gelu(first(apart(x * mask).mT).mT)
             x = x + F.gelu(second(together(y).mT).mT)
         return x * mask
 
@@ -307,9 +266,12 @@ class Wavenet(nn.Module):
     (WaveNet).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.in_layers = nn.ModuleList(Conv1dParametrized(192, 384, 5, padding=2) for _ in range(4))
+        self.in_layers = nn.ModuleList(
+            Conv1dParametrized(192, 384, 5, padding="same", dilation=config.wavenet_dilation_rate**index)
+            for index in range(4)
+        )
         self.res_skip_layers = nn.ModuleList(
             [*(Conv1dParametrized(192, 384, 1) for _ in range(3)), Conv1dParametrized(192, 192, 1)]
         )
@@ -331,17 +293,25 @@ class Refinements(nn.Module):
 
     def __init__(self, config: Config, channels: int, kernel_size: int):
         super().__init__()
-        self.residual_dilations = config.residual_dilations
         self.units_slope = config.units_slope
-        self.convs1 = nn.ModuleList(nn.Conv1d(channels, channels, kernel_size=kernel_size) for _ in range(3))
+        self.convs1 = nn.ModuleList(
+            nn.Conv1d(
+                channels,
+                channels,
+                kernel_size=kernel_size,
+                padding="same",
+                dilation=config.residual_dilations[index],
+            )
+            for index in range(3)
+        )
         self.convs2 = nn.ModuleList(
-            nn.Conv1d(channels, channels, kernel_size=kernel_size, padding=kernel_size // 2) for _ in range(3)
+            nn.Conv1d(channels, channels, kernel_size=kernel_size, padding="same") for _ in range(3)
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        for first, second, dilation in zip(self.convs1, self.convs2, self.residual_dilations, strict=True):
-            y = convolve_dilated(F.leaky_relu(x, self.units_slope), first, dilation)
-            x = x + convolve_dilated(F.leaky_relu(y, self.units_slope), second, 1)
+        for first, second in zip(self.convs1, self.convs2, strict=True):
+            y = first(F.leaky_relu(x, self.units_slope))
+            x = x + second(F.leaky_relu(y, self.units_slope))
         return x
 
 
@@ -365,17 +335,8 @@ class Vocoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.vocoder_rates = config.rates
         self.units_slope = config.units_slope
         self.conv_pre = nn.Conv1d(192, 512, kernel_size=7, padding=3)
-        self.upsampler = nn.ModuleList(
-            [
-                nn.ConvTranspose1d(512, 256, kernel_size=16),
-                nn.ConvTranspose1d(256, 128, kernel_size=16),
-                nn.ConvTranspose1d(128, 64, kernel_size=4),
-                nn.ConvTranspose1d(64, 32, kernel_size=4),
-            ]
-        )
         self.resblocks = nn.ModuleList(
             Refinements(config, channels=channels, kernel_size=kernel_size)
             for channels, kernel_size in zip(
@@ -384,12 +345,24 @@ class Vocoder(nn.Module):
                 strict=True,
             )
         )
+        self.upsampler = nn.ModuleList(
+            [
+                nn.ConvTranspose1d(512, 256, kernel_size=16, stride=config.rates[0], padding=4),
+                nn.ConvTranspose1d(256, 128, kernel_size=16, stride=config.rates[1], padding=4),
+                nn.ConvTranspose1d(128, 64, kernel_size=4, stride=config.rates[2], padding=1),
+                nn.ConvTranspose1d(64, 32, kernel_size=4, stride=config.rates[3], padding=1),
+            ]
+        )
         self.conv_post = nn.Conv1d(32, 1, kernel_size=7, padding=3, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = upsample_frames(
-            self.conv_pre(x), self.upsampler, self.resblocks, self.vocoder_rates, self.units_slope
-        )
+        x, count = self.conv_pre(x), len(self.resblocks) // len(self.upsampler)
+        for index, widening in enumerate(self.upsampler):
+            x = widening(F.leaky_relu(x, self.units_slope))
+            refined = []
+            for block in self.resblocks[count * index : count * (index + 1)]:
+                refined.append(block(x))
+            x = torch.stack(refined).mean(dim=0)
         return torch.tanh(self.conv_post(F.leaky_relu(x))).squeeze(1)
 
 
@@ -419,10 +392,10 @@ class Couplings(nn.Module):
     half gives.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv_pre = nn.Conv1d(96, 192, kernel_size=1)
-        self.wavenet = Wavenet()
+        self.wavenet = Wavenet(config)
         self.conv_post = nn.Conv1d(192, 96, kernel_size=1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -538,7 +511,7 @@ class Model(nn.Module):
         self.speech_noise = config.speech_noise
         self.text_encoder = Encoder(config)
         self.duration_predictor = DurationPredictor(config)
-        self.flow: Any = nn.ModuleDict({"flows": nn.ModuleList(Couplings() for _ in range(4))})
+        self.flow: Any = nn.ModuleDict({"flows": nn.ModuleList(Couplings(config) for _ in range(4))})
         self.decoder = Vocoder(config)
         # unused: read in training alone
         self.posterior_encoder = nn.ModuleDict(
@@ -606,4 +579,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 29982ac78415afe2
+# sha256 of all above: f1b2ff086fb3a1c1

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 22beae06461d.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 0844f39b8edd.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -76,7 +76,7 @@ class Conv1dWeightNorm(nn.Module):
         out_channels: int,
         kernel: int,
         stride: int = 1,
-        padding: int = 0,
+        padding: int | str = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
@@ -359,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 334ccedcfdb3a026
+# sha256 of all above: 4909d712f2ad1e6f
