@@ -142,6 +142,38 @@ def test_a_flag_of_stored_norms_is_what_their_names_show() -> None:
     assert not any("qk_norm" in line for line in infer(stored, RULEBOOK, hints=ANSWERS).missing)
 
 
+@pytest.mark.parametrize(
+    ("fields", "fact"),
+    [
+        ({"alibi": True}, "rotary"),  # beside a base of angles
+        ({"query_pre_attn_scalar": 16}, "norm.offset"),
+        ({"norm_plus_one": True}, "embedding.scale"),
+        ({"attention_chunk_size": 3}, "attention.pattern"),
+        ({"softmax_one": True}, "fields.idle"),
+    ],
+)
+def test_fields_that_published_models_obey_in_several_ways_are_asked_about(
+    fields: dict[str, Any], fact: str
+) -> None:
+    said = read(ANSWERS, model_type="unheard_of", **fields)
+    assert fact in [question.fact for question in said.questions]
+
+
+@pytest.mark.parametrize(
+    ("fields", "fact", "value"),
+    [
+        ({"is_causal": False}, "attention.causal", False),
+        ({"bidirectional": True}, "attention.causal", False),
+        ({"rope_fraction": 0.5}, "rotary.dim", 8),
+        ({"qkv_clip": 0.5}, "attention.clip", 0.5),
+        ({"parallel_block": True}, "layer.parallel", True),
+        ({"output_softcap": 2.0}, "head.softcap", 2.0),
+    ],
+)
+def test_a_field_is_read_whatever_a_class_calls_it(fields: dict[str, Any], fact: str, value: Any) -> None:
+    assert set(facts(read(ANSWERS, model_type="unheard_of", **fields), fact)) == {value}
+
+
 def test_where_two_families_match_equally_neither_speaks_of_an_unlisted_type() -> None:
     names = Names(grow(LLAMA.tensors))
     (family,) = [family for family in RULEBOOK.families if family.name == "llama"]
