@@ -404,6 +404,8 @@ class Weaving:
         is_bare = bool(readers) and all(
             node.name in self._bare(self.texts[reader.name]) for reader in readers
         )
+        if is_bare:
+            self.answers.told("chain.activation")  # what was said of all is said by what is read, too
         if not readers or is_bare or (node.first.group in (RECURRENT, EMBEDDING) and not all(is_plain)):
             return []
         reader = readers[is_plain.index(True)] if True in is_plain else readers[0]
