@@ -117,7 +117,8 @@ class Sources:
 
     def _may_be_first(self, node: Node) -> bool:
         """Whether it may read the input, which nobody does so far: no layer gives as many channels as a convolution reads."""
-        if self.inputs or node.first.group != CONVOLUTION:
+        has_tables = any(other.first.group == EMBEDDING for other in self.nodes)
+        if self.inputs or has_tables or node.first.group != CONVOLUTION:
             return False
         return all(other.gives.width != node.first.inputs for other in self.nodes)
 
