@@ -27,8 +27,12 @@ def must_be_read(field: str, value: Any, vocabulary: ConfigVocabulary, is_of_a_c
         return False
     numbers = vocabulary.telling | vocabulary.counting
     if isinstance(value, bool):
-        if not words.isdisjoint(vocabulary.expected):
-            return not value
+        usual = words & vocabulary.expected
+        if usual and not value:
+            return True
+        is_short = field.rpartition(".")[2].count("_") < 2  # `use_rope`, not `rope_on_values`
+        if (is_short and usual) or any("_" in word for word in usual):
+            return False
         return value and (is_of_a_class or not words.isdisjoint(numbers | vocabulary.choosing))
     if isinstance(value, (int, float)):
         return value not in (0, 1) and not words.isdisjoint(numbers)

@@ -79,6 +79,7 @@ def test_fields_of_scales_speak_for_whoever_has_them() -> None:
         ("has_multiplier", True),
         ("softmax_one", True),  # of a class's own config: any flag that is set may change what it computes
         ("num_loops", 2),
+        ("rope_on_values", True),
         ("norm_position", "post"),
         ("nope_layers", [1, 3]),
         ("attention_kinds", ["global", "local", "local"]),
@@ -102,6 +103,7 @@ def test_a_field_that_some_computation_must_need_is_not_passed_over(field: str, 
         ("branch_width", 7),
         ("suppressed", [60, 61]),
         ("softmax_one", False),
+        ("use_scale", True),
         ("norm_position", "none"),
         ("use_flash_attention", True),  # how fast, not what
         ("scale_attention_in_fp32", True),
