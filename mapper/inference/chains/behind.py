@@ -181,8 +181,8 @@ def _is_right_before(owner: Element, norm: Element) -> bool:
     """Whether a layer stands in the element of a list right before a norm: `mconv.1.conv`, then `mconv.2`."""
     folder, number = norm.leaf.place[:-1], norm.leaf.place[-1]
     part = owner.leaf.place[len(folder) : len(folder) + 1]
-    before = ((number[0] - 1,),) if isinstance(number, tuple) else None
-    return owner.leaf.place[: len(folder)] == folder and part == before
+    is_within = owner.leaf.place[: len(folder)] == folder and isinstance(number, tuple)
+    return is_within and part == ((int(number[0]) - 1,),)
 
 
 def _is_numbered(links: Sequence[Link], main: int, norm: Element, owners: Mapping[int, int]) -> bool:

@@ -48,9 +48,8 @@ def _smaller(between: Between, span: Span) -> tuple[str, bool]:
     if span.branch:
         place = first.leaf.place
         is_behind = place.is_element and place[-1] != (0,)  # something without tensors stands before it
-        among: tuple[str, ...] = (*_POOLINGS, "none")
         value = (
-            between.answers.find(first.leaf, _BEFORE, among=among)
+            between.answers.find(first.leaf, _BEFORE, among=(*_POOLINGS, "none"))
             if is_behind
             else between.answers.told_at(first.leaf, _BEFORE)
         ) or ""

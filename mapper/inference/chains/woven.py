@@ -57,6 +57,7 @@ READS, GIVES = "chain.reads", "chain.gives"
 _DIGITS = 8  # of how wide an input may be said to be
 _MAKING = re.compile(r"\b(maps|image|rows|columns|positions)(_\d+)?\(")  # of positions maps, or the other way
 _IN_ORDER = "the order that sizes and names show"
+_ACTIVATION = "chain.activation"
 _NOTHING = "none"  # of a layer that is of no use
 _SUMMED = re.compile(
     r"\b([A-Za-z_][\w.-]*)\(([\w.]+(?: *[+-] *[\w.]+)*)\)"
@@ -405,7 +406,9 @@ class Weaving:
             node.name in self._bare(self.texts[reader.name]) for reader in readers
         )
         if is_bare:
-            self.answers.told("chain.activation")  # what was said of all is said by what is read, too
+            self.answers.told(_ACTIVATION)  # what was said of all is said by what is read, too
+            said = [self.answers.told_at(element.leaf, _ACTIVATION) for element in node.elements]
+            is_bare = {"", "none"}.issuperset(said)
         if not readers or is_bare or (node.first.group in (RECURRENT, EMBEDDING) and not all(is_plain)):
             return []
         reader = readers[is_plain.index(True)] if True in is_plain else readers[0]
