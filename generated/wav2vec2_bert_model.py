@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 0844f39b8edd.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 4b51537c96c5.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -263,4 +263,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 752a7bf575f7f011
+# sha256 of all above: 552ef1d120564b0e
