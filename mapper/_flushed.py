@@ -23,13 +23,13 @@ def new_file(path: Path | str, buffering: int = -1) -> Iterator[BinaryIO]:
     Raises OSError at its end where a part did not reach the disk: the system says so once alone, not at a later sync.
     """
     ended = Event()
-    with ThreadPoolExecutor(1) as others, open(path, "wb", buffering=buffering) as file:
-        flushed = others.submit(_flush_as_it_grows, file.fileno(), ended)
+    with open(path, "wb", buffering=buffering) as file, ThreadPoolExecutor(1) as others:
         try:
+            flushed = others.submit(_flush_as_it_grows, file.fileno(), ended)
             yield file
         finally:
-            ended.set()
-            flushed.result()
+            ended.set()  # the pool waits for its thread, before the file is closed
+        flushed.result()
 
 
 def _flush_as_it_grows(descriptor: int, ended: Event) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
-from mapper.inference.unheeded import must_be_read, repeats_a_number
+from mapper.inference.unheeded import NOTHING, Told, must_be_read, repeats_a_number
 from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
@@ -259,20 +259,20 @@ class Config:
         counts: Container[int],
         towers: Sequence[Scope],
         said: Mapping[str, Any],
-        told: Iterable[str] = (),
+        told: Told = NOTHING,
     ) -> list[Found]:
         """Those that nobody knows and that some computation must need, by their names or as they tell layers apart.
 
         `counts` are the numbers of layers that there are; a part of the config is for one of the towers, or for nothing.
-        `said` are the facts that a user gave: what they repeat is known. `told` are fields whose answer the names show.
+        `said` are the facts that a user gave: what they repeat is known. `told` are those whose answer the names show.
         """
         idle = {
             part for part in self.folders if towers and all(self.is_aside(part, tower) for tower in towers)
         }
         left = (found for found, known in self._left(ignored) if not known)
-        idle |= set(said.get(IDLE, "").split(","))
+        idle |= idle_of(said)
         if any(name.rpartition(".")[2] == _TYPES for name in self.read):
-            told = {*told, *self.vocabulary.by_types}
+            told = told.also(self.vocabulary.by_types)
         read = {name: found.value for name in self.read if (found := self._get("", name))}
         unknown = (
             found
@@ -285,7 +285,7 @@ class Config:
             found
             for found in unknown
             if (
-                found.name.rpartition(".")[2] not in told
+                not told.says(found.name, found.value)
                 and must_be_read(found.name, found.value, self.vocabulary, self.is_of_a_class)
             )
             or _tells_apart(found.value, counts)
@@ -439,13 +439,16 @@ def _tells_apart(value: Any, counts: Container[int]) -> bool:
     return are_marks and any(item != value[0] for item in value)
 
 
+def idle_of(said: Mapping[str, Any]) -> set[str]:
+    """The fields that change nothing, as a user says."""
+    return {name.strip() for name in str(said.get(IDLE, "")).split(",") if name.strip()}
+
+
 def _is_said(found: Found, left: Sequence[Found], said: Mapping[str, Any]) -> bool:
-    """Whether a user gave what a field has, and no other field that is left may be meant: the same number under the
+    """Whether a user gave what a field has, and no other field that is left may be meant: the same value under the
     same word, a list whose entries differ where those of the field do."""
     words = set(parts(found.name.rpartition(".")[2]))
-    alike = [name for name, value in said.items() if _repeats(value, found.value)]
-    if isinstance(found.value, str):
-        return bool(alike)  # a word is what it is, whatever the field is called
+    alike = [name for name, value in said.items() if name != IDLE and _repeats(value, found.value)]
     is_flag = isinstance(found.value, bool)
     rivals = [
         other

@@ -9,7 +9,7 @@ from typing import Any
 from mapper.architecture import Block, Leaf, Place, Question
 from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.flows import arithmetic
-from mapper.inference.config import IDLE, Config, Found
+from mapper.inference.config import IDLE, Config, Found, idle_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
@@ -346,9 +346,18 @@ def _needed(facts: Facts, root: Scope, ignored: Mapping[str, Ignored]) -> list[F
     towers = _towers(facts)
     layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
     said = {item.name: item.value for item in facts.given} | _shown_ratios(towers)
-    facts.heard.update(item.source for item in facts.given if item.name == IDLE)
+    _check_idle(facts)
     told = told_by_names(facts.config.vocabulary, root)
     return facts.config.telling(ignored, layers - {1}, towers, said, told)
+
+
+def _check_idle(facts: Facts) -> None:
+    """HintError where a user says of no field of the config that it changes nothing."""
+    for item in (item for item in facts.given if item.name == IDLE):
+        facts.heard.add(item.source)
+        for name in sorted(idle_of({IDLE: item.value})):
+            if not facts.config.mentions(name):
+                raise HintError(f"{item.source} says {shorten(name)}, which the config has not", fact=IDLE)
 
 
 def _whether_idle(facts: Facts, unread: Iterable[Found]) -> Question:
@@ -356,7 +365,7 @@ def _whether_idle(facts: Facts, unread: Iterable[Found]) -> Question:
     said = [item.value for item in facts.given if item.name == IDLE]
     names = ",".join([*said, *(found.name for found in unread)])
     why = "a model may need what no rule reads; where one does, this is another network"
-    doc = next(rule.doc for rule in facts.common[IDLE] if rule.doc)
+    doc = next((rule.doc for rule in facts.common.get(IDLE, ()) if rule.doc), "")
     return Question(IDLE, "*", (names,), why=why, doc=doc, kind=in_words("text"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.architecture import Block
 from mapper.words import parts
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.facts import ConfigVocabulary
 
 _THERE = ("use_", "has_", "add_", "with_", "enable_")  # before the name of a part that is there
+_SAID = (*_THERE, "is_", "apply_")
 _PLAIN = ("", "none", "null", "default", "auto")  # words that choose nothing
 
 
@@ -27,16 +28,21 @@ def must_be_read(field: str, value: Any, vocabulary: ConfigVocabulary, is_of_a_c
         return False
     numbers = vocabulary.telling | vocabulary.counting
     if isinstance(value, bool):
-        usual = words & vocabulary.expected
-        if usual and not value:
-            return True
-        is_short = field.rpartition(".")[2].count("_") < 2  # `use_rope`, not `rope_on_values`
-        if (is_short and usual) or any("_" in word for word in usual):
+        if not value:
+            return not words.isdisjoint(vocabulary.expected)
+        if not words.isdisjoint(vocabulary.stored) or _is_usual(field, vocabulary):
             return False
-        return value and (is_of_a_class or not words.isdisjoint(numbers | vocabulary.choosing))
+        return is_of_a_class or not words.isdisjoint(numbers | vocabulary.choosing)
     if isinstance(value, (int, float)):
         return value not in (0, 1) and not words.isdisjoint(numbers)
     return _chooses(value) and not words.isdisjoint(vocabulary.choosing)
+
+
+def _is_usual(field: str, vocabulary: ConfigVocabulary) -> bool:
+    """Whether a flag says of most models what is so: `use_rope`, but neither `no_rope` nor `rope_on_values`."""
+    name = field.rpartition(".")[2]
+    plain = next((name.removeprefix(word) for word in _SAID if name.startswith(word)), name)
+    return not vocabulary.expected.isdisjoint((name, plain))
 
 
 def _chooses(value: Any) -> bool:
@@ -46,8 +52,25 @@ def _chooses(value: Any) -> bool:
     return bool(value) and not (isinstance(value, list) and all(item == 1 for item in value))
 
 
-def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> set[str]:
-    """Fields that say what the names show: a part that is there, or more of a part that is not."""
+class Told(NamedTuple):
+    """Fields, by the last word of their names, whose answer something else shows."""
+
+    names: frozenset[str]
+    flags: frozenset[str]  # only where they are true: a part is there
+
+    def says(self, field: str, value: Any) -> bool:
+        name = field.rpartition(".")[2]
+        return name in self.names or (value is True and name in self.flags)
+
+    def also(self, names: Iterable[str]) -> Told:
+        return self._replace(names=self.names.union(names))
+
+
+NOTHING = Told(frozenset(), frozenset())
+
+
+def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> Told:
+    """Flags of parts that are there, and fields of parts that are not, or of layers that differ."""
     scopes = (root, *root.below())
     roles = {f"{scope.block.kind}.{role}" for scope in scopes for role in scope.block.roles}
     words = {word for role in roles for word in role.split(".")}
@@ -55,7 +78,8 @@ def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> set[str]:
     others = (fields for word, fields in vocabulary.only_with.items() if word not in words)
     stored = {word for leaf in root.block.leaves() for word in leaf.place if isinstance(word, str)}
     flags = {start + word for word in stored for start in ("", *_THERE)}
-    return flags.union(*shown, *others, vocabulary.by_layers if _differ(scopes) else ())
+    names = frozenset().union(*others, vocabulary.by_layers if _differ(scopes) else ())
+    return Told(names, frozenset(flags).union(*shown))
 
 
 def _differ(scopes: Iterable[Scope]) -> bool:
@@ -66,11 +90,14 @@ def _differ(scopes: Iterable[Scope]) -> bool:
 
 
 def repeats_a_number(value: Any, field: str, read: Mapping[str, Any]) -> bool:
-    """Whether a list has one number alone, which a field that was read has under a like name: `[1e4, 1e4]`, a base."""
+    """Whether a list has one number alone, which a field that was read has, whose name ends alike: `[1e4, 1e4]`, a base."""
     if not isinstance(value, list) or not value or any(item != value[0] for item in value):
         return False
-    words = parts(field.rpartition(".")[2])
-    return any(
-        said == value[0] and not words.isdisjoint(parts(name.rpartition(".")[2]))
-        for name, said in read.items()
-    )
+    if isinstance(value[0], bool) or not isinstance(value[0], (int, float)):
+        return False
+    last = _last_word(field)
+    return any(said == value[0] and _last_word(name) == last for name, said in read.items())
+
+
+def _last_word(field: str) -> str:
+    return field.rpartition(".")[2].rpartition("_")[2]

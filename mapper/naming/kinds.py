@@ -23,6 +23,7 @@ _NORM_SCALE, _NORM_SHIFT = (
 )  # purposes of tensors that are a weight and a bias in a norm alone
 # what either norm may have
 SCALE_ALONE = ("weight has 1 dimension, no bias", "a scale alone in what is called a norm")
+_COUNTS = ("count", "counter", "n", "num", "steps")  # how many inputs running statistics are of
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
@@ -140,7 +141,8 @@ class _Folder:
 
     def is_counted(self, tensors: Mapping[str, TensorInfo]) -> bool:
         """Whether one number stands beside running statistics: of how many inputs they are."""
-        return any(info.size == 1 for word, info in self.own.items() if word not in tensors)
+        others = (word for word, info in self.own.items() if word not in tensors and info.size == 1)
+        return any(word in _COUNTS for word in others)
 
     def parametrized(self) -> dict[str, TensorInfo]:
         node = self.spot.node.at(_PARAMETRIZED, "weight")

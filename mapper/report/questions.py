@@ -11,7 +11,7 @@ from mapper.architecture import Question
 from mapper.report.wording import printable
 
 _PLAIN = re.compile(
-    r"[\w.+-]+"
+    r"[\w.,+-]+"
 )  # a value that no shell reads as anything else, in quotes with a bar between two
 _SHOWN = 40
 _VALUES = 8  # of one question

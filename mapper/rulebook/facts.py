@@ -29,6 +29,7 @@ _WORDS = (
     "choosing",
     "expected",
     "harmless",
+    "stored",
     "by_layers",
     "by_types",
 )
@@ -181,6 +182,7 @@ class ConfigVocabulary:
     by_layers: frozenset[str] = frozenset()  # fields that say which layers have which part
     by_types: frozenset[str] = frozenset()  # fields that say which layers have windows
     harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
+    stored: frozenset[str] = frozenset()  # of flags of which what is stored shows the same
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
     only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> fields of it alone
     # fields that some types compute with and others ignore -> values with which they change nothing
@@ -416,22 +418,14 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         unpacked.update(dict.fromkeys(fields.words("unpacked")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
+    sets: dict[str, Any] = {key: frozenset(every) for key, every in words.items()}
     return replace(
         found,
         facts=FirstOf(facts),
         unlisted=AllOf(unlisted),
         headless=headless,
         ignored=ignored,
-        unasked=frozenset(words["unasked"]),
-        unassumed=frozenset(words["unassumed"]),
-        usual=frozenset(words["usual"]),
-        telling=frozenset(words["telling"]),
-        counting=frozenset(words["counting"]),
-        choosing=frozenset(words["choosing"]),
-        expected=frozenset(words["expected"]),
-        harmless=frozenset(words["harmless"]),
-        by_layers=frozenset(words["by_layers"]),
-        by_types=frozenset(words["by_types"]),
+        **sets,
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),
         unpacked=tuple(unpacked),

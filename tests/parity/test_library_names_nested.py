@@ -202,7 +202,9 @@ def test_encodec_as_first_released(tmp_path: Path) -> None:
     config = transformers.EncodecConfig(num_filters=2, hidden_size=16, codebook_dim=16)
     model = reference("EncodecModel", config)
     path = save(tmp_path / "model", "encodec.th", renamed(model.state_dict(), *FIRST_CODEC))
-    assert {question.fact for question in mapper.inspect(path).architecture.questions} == {"convolution.causal"}
+    assert {question.fact for question in mapper.inspect(path).architecture.questions} == {
+        "convolution.causal"
+    }
     built = mapper.build(path, hints={"convolution.causal": True})
     sound = torch.randn(1, 1, 640, generator=torch.Generator().manual_seed(1))
     close(output(built(sound), "audio_values"), model(sound, bandwidth=24.0).audio_values)

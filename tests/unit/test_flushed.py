@@ -50,6 +50,24 @@ def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, monkeyp
         _waits_for(lambda: bool(asked))
 
 
+def test_an_error_of_the_writer_is_the_one_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+
+    def fail(descriptor: int) -> None:
+        asked.append(descriptor)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(_flushed, "STEP", 1000)
+    monkeypatch.setattr(_flushed, "_flush", fail)
+    with (
+        pytest.raises(ValueError, match="no numbers"),
+        _flushed.new_file(tmp_path / "large", buffering=0) as file,
+    ):
+        file.write(bytes(2000))
+        _waits_for(lambda: bool(asked))
+        raise ValueError("no numbers")
+
+
 def test_an_error_of_the_writer_comes_through(tmp_path: Path):
     with pytest.raises(ValueError, match="no numbers"), _flushed.new_file(tmp_path / "none"):
         raise ValueError("no numbers")

@@ -8,7 +8,7 @@ import pytest
 
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
-from mapper.errors import ArchitectureError
+from mapper.errors import ArchitectureError, HintError
 from mapper.inference import infer
 from mapper.inference.matching import match_family
 from mapper.inference.names import Names
@@ -78,6 +78,13 @@ def test_fields_of_scales_speak_for_whoever_has_them() -> None:
         ("decay_bound", -5.0),
         ("has_multiplier", True),
         ("softmax_one", True),  # of a class's own config: any flag that is set may change what it computes
+        ("use_softmax_one", True),
+        ("no_rope", True),
+        ("use_residual_scaling", True),
+        ("remove_final_norm", True),
+        ("alibi_bias_max", 8),
+        ("skip_layers", [2]),
+        ("norm", "post"),  # a word, though a part is called so
         ("num_loops", 2),
         ("rope_on_values", True),
         ("norm_position", "post"),
@@ -165,7 +172,7 @@ def test_fields_that_published_models_obey_in_several_ways_are_asked_about(
     ("fields", "fact", "value"),
     [
         ({"is_causal": False}, "attention.causal", False),
-        ({"bidirectional": True}, "attention.causal", False),
+        ({"is_bidirectional": True}, "attention.causal", False),
         ({"rope_fraction": 0.5}, "rotary.dim", 8),
         ({"qkv_clip": 0.5}, "attention.clip", 0.5),
         ({"parallel_block": True}, "layer.parallel", True),
@@ -552,3 +559,24 @@ def test_a_table_shows_whether_there_are_several_class_tokens(tokens: int, asks:
     made = infer(Checkpoint("x", "manifest", tensors, {**config, "model_type": "unheard_of"}), RULEBOOK)
     among = [question.candidates for question in made.questions if question.fact == "pooling"]
     assert any("first_mean" in values for values in among) is asks
+
+
+def test_what_changes_nothing_is_a_field_that_is_there() -> None:
+    fields = {"softmax_one": True, "num_loops": 2}
+    told = read(ANSWERS | {"fields.idle": "softmax_one, num_loops"}, model_type="unheard_of", **fields)
+    assert told.missing == []
+    with pytest.raises(HintError, match="'softmax_two', which the config has not"):
+        read(ANSWERS | {"fields.idle": "softmax_two"}, model_type="unheard_of", **fields)
+
+
+def test_one_answer_is_not_that_of_two_fields_with_the_same_word() -> None:
+    fields = {"attention_activation": "silu", "router_activation": "silu"}
+    said = read(ANSWERS | {"feed_forward.activation": "silu"}, model_type="unheard_of", **fields)
+    assert {"fields.idle"} <= {question.fact for question in said.questions}
+
+
+def test_stored_angles_are_believed_where_names_go_with_a_whole_head() -> None:
+    angles = {"model.rotary_emb.inv_freq": TensorInfo((4,), "F32")}
+    config = {**(LLAMA.config or {}), "model_type": "unheard_of", "rope_theta": 10000.0}
+    source = Checkpoint("x", "manifest", {**LLAMA.tensors, **angles}, config)
+    assert set(facts(infer(source, RULEBOOK, hints=ANSWERS), "rotary.dim")) == {8}

@@ -139,7 +139,7 @@ def element_of(leaf: Leaf) -> Element | None:
 def _convolution(leaf: Leaf, shape: tuple[int, ...]) -> Element:
     inputs, outputs = (shape[0], shape[1]) if leaf.kind.startswith("ConvTranspose") else (shape[1], shape[0])
     bias = leaf.tensors.get("bias")
-    if bias is not None and bias.shape and leaf.kind.startswith("ConvTranspose"):
+    if bias is not None and bias.size and leaf.kind.startswith("ConvTranspose"):
         outputs = bias.shape[0]  # of all groups; the weight has those of one
     return Element(leaf, CONVOLUTION, inputs, outputs, shape[2:])
 

@@ -174,8 +174,8 @@ def _groups(width: int, element: Element) -> int:
 
 def _transposed_groups(element: Element) -> int:
     """In how many groups a transposed convolution gives its channels: its weight has those of one group, its bias all."""
-    count, left = divmod(element.outputs, weight_shape(element.leaf)[1])
-    return count if not left and element.inputs % count == 0 else 1
+    count, left = divmod(element.outputs, max(weight_shape(element.leaf)[1], 1))
+    return count if count and not left and element.inputs % count == 0 else 1
 
 
 def _fork(before: Data, element: Element) -> Link | None:

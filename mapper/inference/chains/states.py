@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import RECURRENT
@@ -28,10 +28,11 @@ def stored_of(
     for node in (node for node in nodes if node.first.group == RECURRENT):
         leaf, count = node.first.leaf, 2 if node.first.leaf.kind.startswith("LSTM") else 1
         size = next(info.shape[1] for name, info in leaf.tensors.items() if "weight_hh" in name)
-        wide = [name for name, one in bare.items() if _width(one) == size]
-        among = tuple(", ".join(names) for names in permutations(wide, count))
+        runs = sum(word.startswith("weight_hh") for word in leaf.tensors)
+        wide = [name for name, one in bare.items() if _shape(one) in _shapes(runs, size)]
+        among = tuple(", ".join(names) for names in islice(permutations(wide, count), _LISTED))
         told = answers.told_at(leaf, STATE)
-        value = told or (answers.find(leaf, STATE, among=(*among[:_LISTED], _NONE)) if among else "")
+        value = told or (answers.find(leaf, STATE, among=(*among, _NONE)) if among else "")
         names = names_in(value or "")
         if names and set(names) <= set(wide):
             if len(names) != count:
@@ -42,19 +43,20 @@ def stored_of(
     return found
 
 
-def _width(leaf: Leaf) -> int:
-    return next(iter(leaf.tensors.values())).shape[-1:][0] if _rank(leaf) else 0
+def _shapes(runs: int, size: int) -> list[tuple[int, ...]]:
+    """How a state for each layer and direction may be stored."""
+    return [(runs, size), (runs, 1, size), *([(size,)] if runs == 1 else [])]
 
 
-def _rank(leaf: Leaf) -> int:
-    return len(next(iter(leaf.tensors.values())).shape)
+def _shape(leaf: Leaf) -> tuple[int, ...]:
+    return next(iter(leaf.tensors.values())).shape
 
 
 def repeated(names: Sequence[str], bare: Mapping[str, Leaf], roles: Mapping[str, str], entry: str) -> str:
     """Stored states for every input there is: the expression of one, or of several as a tuple."""
     index = {1: "[None, None]", 2: "[:, None]"}
     texts = [
-        f"{roles[name]}{index.get(_rank(bare[name]), '')}.expand(-1, {entry}.shape[0], -1).contiguous()"
+        f"{roles[name]}{index.get(len(_shape(bare[name])), '')}.expand(-1, {entry}.shape[0], -1).contiguous()"
         for name in names
     ]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
