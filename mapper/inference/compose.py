@@ -325,7 +325,7 @@ def _nearest_steps(
         step, lacks = slot.steps[at], block.lacks[id(slot), needed][1][at]
         others = sum(value not in step.when.get(name, (value,)) for name, value in key[2])
         if lacks or others:  # roles first, as these need no looking up
-            return lacks + others, others, lacks + others
+            return lacks, others, lacks + others
         return _distance([*_faults_of_facts(block.scope, step, block.facts, assumed)])
 
     nearest = sorted(range(len(slot.steps)), key=distance)[:_TRIED]
@@ -388,5 +388,4 @@ def _is_barred(scope: Scope, step: FlowRule, free: set[str]) -> bool:
 
 def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:
     roles = sum(fault.kind == LACKS for fault in faults)
-    wrong = sum(fault.kind != UNKNOWN for fault in faults)
-    return wrong, wrong - roles, len(faults)
+    return roles, sum(fault.kind != UNKNOWN for fault in faults) - roles, len(faults)

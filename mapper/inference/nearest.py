@@ -62,15 +62,16 @@ class Near:
             {fault.name: fault.allowed for fault in loose} if is_all and self.assumed and self.shared else {}
         )
 
-    def distance(self) -> tuple[int, int, bool, int, int, int, str]:
-        """Roles and facts that are otherwise, then facts that nobody knows; of equal ones the plainest."""
-        otherwise = len(self.of(OTHER, TAKES))
+    def distance(self) -> tuple[int, bool, int, int, int, int, str]:
+        """Roles first, then facts; of equal ones the plainest."""
+        facts = len(self.faults) - self.short
+        otherwise = facts - len(self.of(UNKNOWN))
         is_whole = not self.rule.steps  # what a page puts together is the usual computation of the block
         return (
-            self.short + otherwise,
-            otherwise,
+            self.short,
             is_whole,
-            len(self.of(UNKNOWN)),
+            facts,
+            otherwise,
             len(self.rule.when),
             len(self.rule.options),
             self.rule.name,
