@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules cf788eecab60.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 9e8a5680676d.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: c3a0a3a756d30e9d
+# sha256 of all above: c092f07ce7eae99b
