@@ -475,3 +475,23 @@ def test_of_layers_that_would_read_one_another_it_is_said_what_to_say():
     assert not any(name.startswith("norm_") for name in names)
     assert names.get("conv1:chain.reads", ("inputs",))[0] == "inputs"
     assert not any("layer2" in text for text in names.get("layer1.0.conv1:chain.reads", ()))
+
+
+def test_layers_whose_names_no_expression_tells_apart_are_no_network() -> None:
+    said = {"out:chain.reads": "Layer_0", "chain.activation": "relu", "chain.output": "none"}
+    shapes = {"Layer 0.weight": (8, 4), "Layer_0.weight": (8, 4), "out.weight": (2, 8)}
+    state = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    assert mapper.inspect(state, said).architecture.reading == "skeleton"
+
+
+def test_a_bias_of_no_channels_breaks_nothing() -> None:
+    shapes = {"c.weight": (8, 3, 3, 3), "up.weight": (8, 4, 2, 2), "up.bias": (0,)}
+    state = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    assert mapper.inspect(state).architecture.reading == "unverified"
+
+
+def test_a_stored_state_has_a_row_for_each_layer_and_direction() -> None:
+    net = nn.ModuleDict({"rnn": nn.GRU(4, 8, batch_first=True), "out": nn.Linear(8, 2)})
+    state = net.state_dict() | {"h": torch.zeros(5, 8)}
+    questions = {one.name: one.candidates for one in mapper.inspect(state).architecture.questions}
+    assert "h" not in questions.get("rnn:chain.state", ())

@@ -18,8 +18,6 @@ _EXTRA = 2  # inputs of vectors beside the first
 
 def is_likely(nodes: Sequence[Node], words: ChainWords) -> bool:
     """Whether layers read what others give: what has no place for its sizes is no network of these layers alone."""
-    if len({node.name for node in nodes}) < len(nodes):
-        return False  # names that no expression tells apart
     sources = Sources(nodes, words)
     sources.solve()
     known = {name: text for name, (text, _) in sources.known.items()}

@@ -63,6 +63,8 @@ def woven_of(
         return None
     nodes.sort(key=lambda node: natural(node.name))
     woven = Woven(tuple(nodes), tuple(rest), tuple(bare), _before(order) if order else {})
+    if len({node.name for node in woven.nodes}) < len(woven.nodes):
+        return None  # names that no expression tells apart
     return woven if is_told or is_likely(woven.nodes, words) else None
 
 
