@@ -40,7 +40,9 @@ OPTIONAL = (
 # Seen and not repaired yet: what goes unnoticed in one example each.
 KNOWN = {
     "funnel": "lm_head",
+    "lxmert": "answer_head.logit_fc.N",
     "mask2former": "transformer_module.input_projections.N",
+    "maskformer": "model.transformer_module.input_projection",
     "vits": "flow.flows.N.wavenet.in_layers.N.parametrizations.weight",
 }
 
