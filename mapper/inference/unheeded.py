@@ -49,7 +49,9 @@ def _chooses(value: Any) -> bool:
     """Whether a word is none of those that stand for nothing, or a list more than factors of one."""
     if isinstance(value, str):
         return value.lower() not in _PLAIN
-    return bool(value) and not (isinstance(value, list) and all(item == 1 for item in value))
+    return bool(value) and not (
+        isinstance(value, list) and len(value) > 1 and all(item == 1 for item in value)
+    )
 
 
 class Told(NamedTuple):
@@ -91,7 +93,7 @@ def _differ(scopes: Iterable[Scope]) -> bool:
 
 def repeats_a_number(value: Any, field: str, read: Mapping[str, Any]) -> bool:
     """Whether a list has one number alone, which a field that was read has, whose name ends alike: `[1e4, 1e4]`, a base."""
-    if not isinstance(value, list) or not value or any(item != value[0] for item in value):
+    if not isinstance(value, list) or len(value) < 2 or any(item != value[0] for item in value):
         return False
     if isinstance(value[0], bool) or not isinstance(value[0], (int, float)):
         return False

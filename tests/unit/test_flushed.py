@@ -33,15 +33,21 @@ def test_what_was_written_is_flushed_before_the_end(tmp_path: Path, monkeypatch:
     assert (tmp_path / "large").read_bytes() == bytes(2700)
 
 
-def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The files that a disk was asked to keep, which it does not."""
+    found: list[int] = []
 
     def fail(descriptor: int) -> None:
-        asked.append(descriptor)
+        found.append(descriptor)
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(_flushed, "STEP", 1000)
     monkeypatch.setattr(_flushed, "_flush", fail)
+    return found
+
+
+def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, asked: list[int]):
     with (
         pytest.raises(OSError, match="the disk is gone"),
         _flushed.new_file(tmp_path / "large", buffering=0) as file,
@@ -50,15 +56,7 @@ def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, monkeyp
         _waits_for(lambda: bool(asked))
 
 
-def test_an_error_of_the_writer_is_the_one_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
-
-    def fail(descriptor: int) -> None:
-        asked.append(descriptor)
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(_flushed, "STEP", 1000)
-    monkeypatch.setattr(_flushed, "_flush", fail)
+def test_an_error_of_the_writer_is_the_one_that_is_told(tmp_path: Path, asked: list[int]):
     with (
         pytest.raises(ValueError, match="no numbers"),
         _flushed.new_file(tmp_path / "large", buffering=0) as file,

@@ -83,7 +83,8 @@ def test_fields_of_scales_speak_for_whoever_has_them() -> None:
         ("use_residual_scaling", True),
         ("remove_final_norm", True),
         ("alibi_bias_max", 8),
-        ("skip_layers", [3]),
+        ("skip_layers", [1]),
+        ("skip_layers", [2]),  # as many as there are layers
         ("norm", "post"),  # a word, though a part is called so
         ("num_loops", 2),
         ("rope_on_values", True),
