@@ -66,6 +66,7 @@ SAMPLED = {
     "tests/unit/test_inference_hinted.py::test_a_refused_hint_never_costs_the_family": 3,
     "tests/unit/test_inference_twins.py": 4,
     "tests/unit/test_inference_unlisted.py": 4,
+    "tests/unit/test_inference_unread_fields.py": 4,
     "tests/unit/test_inference_unlisted_towers.py": 2,
     "tests/unit/test_inference_stated_type.py::test_a_type_that_is_none_is_a_finding_that_says_what_follows": 4,
     "tests/unit/test_operations_tracing.py": 12,
