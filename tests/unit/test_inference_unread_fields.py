@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
+from mapper.inference import infer
+from tests.shipped import RULEBOOK
 from tests.unit.test_inference_unlisted import ANSWERS, LLAMA, facts, read
 
 
