@@ -33,7 +33,7 @@ def open_manifest(path: str | Path) -> Checkpoint:
     document = parse(_content(path, name), name)
     if "weight_map" in document:
         raise SourceError(f"{name}: an index of shards, not a manifest; keep its name ending in .index.json")
-    if "tensors" not in document and "model_type" in document:
+    if "tensors" not in document and ("model_type" in document or name == "config.json"):
         raise SourceError(
             f"{name}: a config without tensors; give the directory that also holds the weights, or a manifest"
         )

@@ -12,6 +12,7 @@ from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources import exported, torch_script
+from mapper.sources.files import refuse_later
 from mapper.sources.pickles import Opaque, StoredTensor, interpret
 from mapper.sources.settings import of_archive, weights_in
 from mapper.sources.shards import Shard
@@ -157,6 +158,7 @@ def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
     if len(pickles) > 1:
         raise FormatError(f"{name}: {len(pickles)} pickles where one is expected: {listed(pickles)}")
     if not pickles:
+        refuse_later(b"", name)
         raise FormatError(f"{name}: a zip file without data.pkl, so not written by torch.save")
     return pickles[0].removesuffix("data.pkl")
 

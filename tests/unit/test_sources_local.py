@@ -165,9 +165,8 @@ def test_a_directory_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "later" / "model.safetensors").unlink()
     (tmp_path / "config.json").write_text("{}")
     assert "config.json alone" in refusal(tmp_path, SourceError)
-    assert "a config without tensors" in refusal(
-        _write(tmp_path / "config.json", {"model_type": "x"}), SourceError
-    )
+    for config in ({"model_type": "x"}, {"hidden_size": 4}):
+        assert "a config without tensors" in refusal(_write(tmp_path / "config.json", config), SourceError)
     (tmp_path / "tf_model.h5").write_bytes(b"x")
     assert "'tf_model.h5', are in the format HDF5, which is recognised but not read yet" in refusal(
         tmp_path, SourceError

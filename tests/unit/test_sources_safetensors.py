@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,8 +207,16 @@ def test_what_is_commonly_mistaken_for_weights_is_recognised(case: str, name: st
     assert expected in refusal(tmp_path, data, name)
 
 
+def zipped(record: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(record, "x")
+    return file.getvalue()
+
+
 LATER = {
     "tf_model.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "HDF5"),
+    "model.keras": (zipped("model.weights.h5"), "HDF5"),
 }
 
 
