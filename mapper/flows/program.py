@@ -8,7 +8,7 @@ from dataclasses import field
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Architecture, Block, Leaf
-from mapper.errors import FlowError
+from mapper.errors import FlowError, listed
 from mapper.flows.cached import MADE, SLOTS, keep_caches
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
@@ -19,6 +19,7 @@ from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
 
+MASK = "mask"  # what attention is allowed to see
 Loops = dict[str, tuple[Item, ...]]
 
 
@@ -87,9 +88,12 @@ def _link(
         raise FlowError(f"no flow fits {block.role} at '{block.home}'")
     flow = flows(block.flow)
     passed = frozenset(name for inner in _below(block, pieces) for name in pieces[id(inner)].context)
+    lost: set[str] = set()
     statements = specialise(
-        flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options
+        flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options, lost
     )
+    if flow.rule.steps and not any(options.values()):
+        _check_lost(block, lost)
     if options.get("cache") and flow.rule.topic == "tower" and passed >= MADE:
         statements = _with_caches(block, flow, statements, pieces)
     if options.get(STATES):
@@ -97,6 +101,16 @@ def _link(
     piece = pieces[id(block)] = Piece(block, flow, statements)
     _Linker(piece, pieces).run()
     return piece
+
+
+def _check_lost(block: Block, lost: Iterable[str]) -> None:
+    """FlowError where a step computes what nothing inside the block reads: the network would be one without it.
+
+    A mask may be: layers that need none of it have it from the tower all the same.
+    """
+    names = sorted(set(lost) - {MASK})
+    if names:
+        raise FlowError(f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads")
 
 
 def _link_inside(

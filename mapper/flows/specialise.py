@@ -21,24 +21,35 @@ Lookup = Callable[[str], Any]  # the value of a fact by the name the flow uses; 
 
 
 def specialise(
-    flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
+    flow: Flow,
+    has: Has,
+    lookup: Lookup,
+    passed: frozenset[str],
+    options: Mapping[str, bool],
+    lost: set[str] | None = None,
 ) -> list[ast.stmt]:
     """The statements that this block runs, as a reader would write them.
 
-    `passed` are names that blocks below may read as context. Raises FlowError for a guard on a fact that nobody knows.
+    `passed` are names that blocks below may read as context. Into `lost` go the names of what would be computed and
+    is not, as nothing reads it. Raises FlowError for a guard on a fact that nobody knows.
     """
-    statements = resolved(flow, has, lookup, passed, options)
+    statements = resolved(flow, has, lookup, passed, options, lost)
     return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
 
 
 def resolved(
-    flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
+    flow: Flow,
+    has: Has,
+    lookup: Lookup,
+    passed: frozenset[str],
+    options: Mapping[str, bool],
+    lost: set[str] | None = None,
 ) -> list[ast.stmt]:
-    """The statements that a block runs, a step a line."""
+    """The statements that a block runs, a step a line; `lost` as for `specialise`."""
     statements = copied(_unguarded(flow.statements, _answers(flow, has, lookup, options)))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
-    return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
+    return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed, lost)
 
 
 def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) -> Answers:
@@ -129,14 +140,25 @@ def _unheard(statements: list[ast.stmt], roles: frozenset[str]) -> list[ast.stmt
     return kept
 
 
-def _simplify(statements: list[ast.stmt], parameters: set[str], passed: frozenset[str]) -> list[ast.stmt]:
+def _simplify(
+    statements: list[ast.stmt], parameters: set[str], passed: frozenset[str], lost: set[str] | None
+) -> list[ast.stmt]:
     while True:
         spread = _propagate(statements, parameters | passed)
         count = _count(spread)
         kept = _drop_unread(spread, passed)
+        if lost is not None:
+            lost |= _computed(spread) - set(bindings(kept))
         if spread is statements and _count(kept) == count:
             return _return_last(kept)
         statements = kept
+
+
+def _computed(statements: list[ast.stmt]) -> set[str]:
+    """The names that are bound to what a call gives."""
+    made = (node for node in statements if isinstance(node, ast.Assign))
+    calls = (node for node in made if any(isinstance(child, ast.Call) for child in every(node.value)))
+    return {name for node in calls for name in targets(node.targets[0])}
 
 
 def _count(statements: Iterable[ast.stmt]) -> int:
