@@ -6,7 +6,7 @@
         --workers 4 --device cuda                         # so many at once; where they are tried
         --markdown                                        # the table of docs/evidence.md
 
-The truth is what the reading with the config says. A fact counts where the reading without it asks: right, wrong, or silent.
+The truth is what the reading with the config says, or a list of facts (`facts` in truth.json). A fact counts where the reading without it asks: right, wrong, or silent.
 A default is no answer that is sure: what it says is counted apart, and so is one that is another kind of GELU than the true
 one, as no behaviour tells these.
 """
@@ -27,6 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from mapper.architecture import Architecture  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.evidence.answering import with_all_found  # noqa: E402
 from mapper.evidence.behaviour.trying import attempt  # noqa: E402
@@ -40,7 +41,7 @@ DEFAULTS = ("default, right", "default, its like", "default, another")
 
 
 def opened(source: str) -> tuple[str, Checkpoint]:
-    """A checkpoint with its config, be it stored as truth.json; and what to call it."""
+    """A checkpoint with its config, or a list of facts, be they stored as truth.json; and what to call it."""
     folder = Path(source)
     if not (folder / "truth.json").exists():
         return source.rpartition(":")[2], open_source(source, purpose="weights")
@@ -48,10 +49,21 @@ def opened(source: str) -> tuple[str, Checkpoint]:
     return folder.name, replace(checkpoint, config=json.loads((folder / "truth.json").read_text()))
 
 
+def truly(source: Checkpoint) -> Architecture:
+    """The reading of a checkpoint with its config or, where that is a list of facts, with these as answers to what is asked."""
+    truth = (source.config or {}).get("facts")
+    read = infer(source if truth is None else replace(source, config=None), rulebook_of(()))
+    answers: dict[str, Any] = {}
+    while truth and (left := [question for question in read.questions if question.name not in answers]):
+        answers |= {question.name: truth[question.fact] for question in left}
+        read = infer(read.checkpoint, rulebook_of(()), hints=answers)
+    return read
+
+
 def answers(source: Checkpoint, seconds: float, device: str) -> Iterator[tuple[str, str, str, Any, Any]]:
     """Fact, evidence, outcome, what was said and what is true, for each fact that is asked without the config."""
     rulebook = rulebook_of(())
-    truth = {fact.name: fact.value for fact in infer(source, rulebook).facts}
+    truth = {fact.name: fact.value for fact in truly(source).facts}
     bare = infer(replace(source, config=None), rulebook)
     by_weights = with_weights(bare)
     found = {name: ("weights", hint["value"]) for name, hint in by_weights.origin.hints.items()}

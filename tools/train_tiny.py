@@ -4,6 +4,7 @@
     python tools/train_tiny.py OUT --only llama vit --seconds 60
     python tools/train_tiny.py OUT --steps 300           # however long they take: the same weights on every run
     python tools/train_tiny.py OUT --table tools/train_activations.yaml    # one network with each activation
+    python tools/train_tiny.py OUT --table tools/train_placement.yaml      # norms before sub-layers or behind them
     python tools/train_tiny.py OUT --device cuda --workers 8               # on a graphics card, eight at once
 
 Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
@@ -29,6 +30,7 @@ from typing import Any
 import torch
 import transformers
 import yaml
+from tiny_stacks import Stack
 from torch import nn
 
 TABLE = Path(__file__).with_suffix(".yaml")
@@ -102,10 +104,13 @@ def images(size: int, rows: int) -> Batch:
     return batch
 
 
-def made(row: dict[str, Any]) -> nn.Module:
+def made(task: str, row: dict[str, Any]) -> nn.Module:
     """The model of a row of the table."""
     known = dict(row)
-    model = getattr(transformers, known.pop("class"))
+    name = known.pop("class")
+    if name == Stack.__name__:
+        return Stack(task, **known)
+    model = getattr(transformers, name)
     return model(model.config_class(**known, attn_implementation="eager"))
 
 
@@ -163,7 +168,7 @@ def case(task: str, name: str, row: dict[str, Any], course: Course, out: Path) -
         batch = images(row["image_size"], course.rows)
     else:
         batch = {"causal": causal, "masked": masked}[task](text(), course.rows)
-    model = made(row)
+    model = made(task, row)
     steps, loss = train(model, batch, course)
     keep(model.eval(), out / name)
     print(json.dumps({"case": name, "steps": steps, "loss": round(loss, 3)}), flush=True)
