@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -33,7 +33,9 @@ class Layer(nn.Module):
         self.heads, self.act, self.is_pre, self.is_causal = heads, activation, is_pre, is_causal
 
     def attention(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.attn["qkv"](x).chunk(3, -1))
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.attn["qkv"](x).chunk(3, -1)
+        )
         read = functional.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
         return self.attn["proj"](read.transpose(1, 2).flatten(2))
 
@@ -53,7 +55,9 @@ class Positions(nn.Module):
 
     def __init__(self, length: int, width: int):
         super().__init__()
-        turns = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+        turns = torch.arange(length)[:, None] * torch.exp(
+            torch.arange(0, width, 2) * (-math.log(10000.0) / width)
+        )
         self.register_buffer("pe", torch.stack([turns.sin(), turns.cos()], -1).view(length, 1, width))
 
 
@@ -74,14 +78,15 @@ class Stack(nn.Module):
         final_norm: bool = False,
         tied: bool = False,
         length: int = 256,
-        **tokens: Any,
     ):
         super().__init__()
-        is_pre, self.is_causal, self.scale = placement == "pre", task == "causal", 1.0
+        self.is_causal, is_pre = task == "causal", placement == "pre"
+        has_sines = positions == "sines"
+        self.scale = width**0.5 if has_sines else 1.0  # as the paper of sinusoidal positions has it
         self.embedding = nn.Embedding(256, width)
-        nn.init.normal_(self.embedding.weight, std=0.02 if positions == "learned" else width**-0.5)
-        if positions == "sines":
-            self.pos_encoder, self.scale = Positions(length, width), width**0.5
+        nn.init.normal_(self.embedding.weight, std=0.02 if not has_sines else width**-0.5)
+        if has_sines:
+            self.pos_encoder = Positions(length, width)
         else:
             self.pos_embedding = nn.Embedding(length, width)
             nn.init.normal_(self.pos_embedding.weight, std=0.02)
@@ -92,13 +97,12 @@ class Stack(nn.Module):
             norm = nn.LayerNorm(width) if final_norm else None
             self.encoder = nn.TransformerEncoder(layer, depth, norm, enable_nested_tensor=False)
         else:
-            self.blocks = nn.ModuleList(
-                [Layer(width, heads, inner, activation, is_pre, self.is_causal) for _ in range(depth)]
-            )
+            own = (width, heads, inner, activation, is_pre, self.is_causal)
+            self.blocks = nn.ModuleList([Layer(*own) for _ in range(depth)])
         if not tied:
             self.head = nn.Linear(width, 256)
         self.facts = {
-            "task": f"{task}_lm" if task == "masked" or not tied else "base",
+            "task": "base" if tied else f"{task}_lm",
             "norm.placement": placement,
             "norm.eps": 1e-5,
             "attention.causal": self.is_causal,
@@ -107,24 +111,22 @@ class Stack(nn.Module):
             "feed_forward.activation": activation,
             "embedding.scale": self.scale,
         }
-        self.facts["task"] = "base" if tied else f"{task}_lm"
 
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> Loss:
-        length = input_ids.shape[1]
-        x = self.embedding(input_ids) * self.scale
-        if hasattr(self, "pos_encoder"):
-            x = x + self.pos_encoder.pe[:length, 0]
-        else:
-            x = x + self.pos_embedding.weight[:length]
-        if hasattr(self, "encoder"):
-            later = nn.Transformer.generate_square_subsequent_mask(length, device=x.device)
-            x = self.encoder(x, mask=later if self.is_causal else None, is_causal=self.is_causal)
-        else:
+    def states(self, ids: torch.Tensor) -> torch.Tensor:
+        """What the head reads, [rows, length, width]."""
+        length = ids.shape[1]
+        at = self.pos_encoder.pe[:, 0] if hasattr(self, "pos_encoder") else self.pos_embedding.weight
+        x = self.embedding(ids) * self.scale + at[:length]
+        if hasattr(self, "blocks"):
             for block in self.blocks:
                 x = block(x)
+            return x
+        later = nn.Transformer.generate_square_subsequent_mask(length, device=x.device)
+        return self.encoder(x, mask=later if self.is_causal else None, is_causal=self.is_causal)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Loss:
+        x = self.states(input_ids)
         logits = self.head(x) if hasattr(self, "head") else x @ self.embedding.weight.T
-        if labels is None:
-            return Loss(x.new_zeros(()), logits)
         said, meant = (logits[:, :-1], labels[:, 1:]) if self.is_causal else (logits, labels)
         return Loss(functional.cross_entropy(said.flatten(0, 1), meant.flatten()), logits)
 

@@ -100,7 +100,11 @@ class Asked:
         if doubt := self.facts.doubt(scope, fact):
             return doubt.doubt
         tried = next((rule.tried for rule in self.facts.rules(scope, fact) if rule.tried), ())
-        return "" if has_candidates or not tried else f"usual: {', '.join(map(str, tried))}"
+        return (
+            ""
+            if has_candidates or not tried
+            else f"usual: {', '.join('null' if one is None else str(one) for one in tried)}"
+        )
 
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part.

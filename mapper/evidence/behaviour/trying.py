@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from typing import Any
@@ -36,8 +37,10 @@ from mapper.evidence.behaviour.settling import (
 )
 from mapper.evidence.behaviour.voices import Judge, Voice, hear, voice_of
 from mapper.evidence.found import Found
+from mapper.flows import arithmetic
 from mapper.inference.computed import sources
 from mapper.inference.infer import infer
+from mapper.rulebook.facts import FactRule
 
 SECONDS = 100.0  # for all candidates together
 BYTES = 8e9  # of a model in 32-bit floats, at most
@@ -176,7 +179,8 @@ class _Search:
             own = next(row for row in rows if row.value == answers[name])
             best = rows[0]
             unchanged += 1
-            step = LONG_STEP if self.is_open(self.questions[name]) else STEP
+            is_slow = self.is_open(self.questions[name]) and not self.is_senseless(own)
+            step = LONG_STEP if is_slow else STEP
             if self.is_worth(best, own, step) and (better := self.changed(answers, name, best.value)):
                 answers, unchanged = better, 0
 
@@ -286,13 +290,19 @@ class _Search:
             return best.score < own.score - step
         return is_better(best, own, step, LIKELY)
 
+    def is_senseless(self, row: Trial) -> bool:
+        """Whether a model is no better than who knows how often each word is in the text."""
+        assert self.voice is not None
+        return row.score is None or row.score > self.voice.most
+
     def is_late(self) -> bool:
         return time.monotonic() - self.start > self.seconds
 
     def values(self, question: Question) -> list[Any]:
         """What is tried of a fact: what could be, and what its rule names."""
         rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
-        more = next((rule.tried for rule in rules if rule.tried), ())
+        rule = next((rule for rule in rules if rule.tried), None)
+        more = _worked_out(rule, self.first) if rule else ()
         return list({json.dumps(value): value for value in (*question.candidates, *more)}.values())
 
     def trials(
@@ -446,6 +456,17 @@ class _Search:
 def _is_loose(name: str, trials: Mapping[str, Sequence[Trial]]) -> bool:
     """Whether another fact has a value that nobody could try: what is best with a wrong one need not be right."""
     return any(row.is_asking for other, rows in trials.items() if other != name for row in rows)
+
+
+def _worked_out(rule: FactRule, architecture: Architecture) -> Iterator[Any]:
+    """What a rule names to be tried; of a number a text is arithmetic over sizes of the model, left out where one is unknown."""
+    sizes = {fact.name: fact.value for fact in architecture.facts if type(fact.value) is int}
+    for value in rule.tried:
+        if rule.type not in OPEN or not isinstance(value, str):
+            yield value
+            continue
+        with suppress(KeyError, ValueError):
+            yield arithmetic.evaluate(arithmetic.parse_rule(value, rule.file, rule.line), sizes)
 
 
 def _fact(name: str) -> str:
