@@ -283,7 +283,35 @@ def nested():
     return net, answers, {"input_ids": torch.tensor([[1, 8, 3]]), "decoder_input_ids": torch.tensor([[6, 0]])}
 
 
-CASES = [nested, series, translation, words, mixer, vision, tutorial]
+def beside_waves():
+    """Layers of one's own that norm behind each sub-layer, of words beside a stored table of positions; hidden words are told."""
+
+    def block():
+        return nn.ModuleDict({
+            "ln1": nn.LayerNorm(WIDTH), "ln2": nn.LayerNorm(WIDTH),
+            "attn": nn.ModuleDict({"qkv": nn.Linear(WIDTH, 3 * WIDTH), "proj": nn.Linear(WIDTH, WIDTH)}),
+            "mlp": nn.ModuleDict({"fc1": nn.Linear(WIDTH, 24), "fc2": nn.Linear(24, WIDTH)}),
+        })  # fmt: skip
+
+    def forward(s, ids):
+        x = s.embedding(ids) * SCALE + s.pos_encoder.pe[: ids.shape[1], 0]
+        for layer in s.blocks:
+            x = layer["ln1"](x + layer["attn"]["proj"](attended(x, layer["attn"]["qkv"](x).chunk(3, -1))))
+            x = layer["ln2"](x + layer["mlp"]["fc2"](F.relu(layer["mlp"]["fc1"](x))))
+        return s.head(x)
+
+    net = Net(
+        forward, embedding=lambda: nn.Embedding(20, WIDTH), pos_encoder=lambda: Positions(12, 1, WIDTH),
+        blocks=lambda: nn.ModuleList([block(), block()]), head=lambda: nn.Linear(WIDTH, 20),
+    )  # fmt: skip
+    answers = {
+        "task": "masked_lm", "attention.causal": False, "norm.placement": "post", "norm.eps": 1e-5,
+        "feed_forward.activation": "relu", "attention.heads": HEADS, "embedding.scale": SCALE,
+    }  # fmt: skip
+    return net, answers, {"input_ids": torch.tensor([[1, 8, 3]])}
+
+
+CASES = [beside_waves, nested, series, translation, words, mixer, vision, tutorial]
 
 
 def kept(net, tmp_path):
@@ -305,6 +333,8 @@ def test_outputs_are_equal_when_it_is_told(tmp_path, case) -> None:
 
 
 ASKED = [
+    (beside_waves, "embedding.scale"),
+    (beside_waves, "norm.placement"),
     (translation, "embedding.scale"),
     (tutorial, "embedding.scale"),
     (words, "embedding.scale"),
