@@ -323,6 +323,8 @@ class Constructor:
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         if "gamma" in self.leaf.tensors and len(shape) > 2:
             return self.call("RMSNormHeads", size, self.required_eps())
+        if shape == (1,) and "g" in self.leaf.tensors:
+            return self.call("ScaleNorm", self.required_eps(), self.offset())
         if name := self.row_of_scales():
             return self.call(f"RMSNorm{name}", size, self.required_eps(), self.offset())
         if self.leaf.form == "offset":

@@ -261,6 +261,18 @@ class RMSNormVector(nn.Module):
         return F.rms_norm(x, self.g.shape, self.g + self.offset, self.eps)
 
 
+class ScaleNorm(nn.Module):
+    """RMSNorm with one gain for all channels, stored as g, less an offset (paper 1910.05895). (..., W) -> (..., W)"""
+
+    def __init__(self, eps: float, offset: float = 0.0):
+        super().__init__()
+        self.eps, self.offset = eps, offset
+        self.g = nn.Parameter(torch.empty(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], None, self.eps) * (self.g + self.offset)
+
+
 class RMSNormScale(nn.Module):
     """RMSNorm whose weight is stored as scale, less an offset. (..., W) -> (..., W)"""
 

@@ -58,6 +58,14 @@ def test_norms_of_one_row_may_be_stored_less_an_offset(offset):
     torch.testing.assert_close(root(x), F.rms_norm(x, (4,), row, 1e-6))
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_a_norm_of_scale_has_one_gain_for_all_channels(offset):
+    x, gain = torch.randn(2, 3, 4), torch.tensor([1.5])
+    leaf = leaves.ScaleNorm(0.0, offset)
+    leaf.load_state_dict({"g": gain - offset})
+    torch.testing.assert_close(leaf(x), F.normalize(x, dim=-1) * 2 * gain)
+
+
 def test_a_layer_norm_with_an_offset_scales_by_one_more():
     norm = filled(nn.LayerNorm(4, eps=1e-6))
     leaf = leaves.LayerNormOffset(4, 1e-6)
