@@ -94,6 +94,35 @@ def dense(net: Plain, x: Tensor) -> list[Tensor]:
     return [*maps, net.batch_norm(x, f"{at}.norm5")]
 
 
+COUNTS = ((1, 1, 2, 2, 2), (2, 2, 2, 2, 2), (2, 2, 3, 3, 3), (2, 2, 4, 4, 4))  # of convolutions of each size
+
+
+def convolutions(counts: tuple[int, ...], is_normed: bool) -> Callable[[Plain, Tensor], Tensor]:
+    """Convolutions in one list, in which activations and poolings have numbers too; a norm behind each (VGG)."""
+
+    def forward(net: Plain, x: Tensor) -> Tensor:
+        at, maps = 0, []
+        for count, size in zip(counts, (4, 6, 8, 10, 10), strict=True):
+            for _ in range(count):
+                x = net.conv(x, f"encoder.features.{at}", size, 3, bias=True)
+                x = F.relu(net.batch_norm(x, f"encoder.features.{at + 1}") if is_normed else x)
+                at += 3 if is_normed else 2
+            maps.append(x)
+            x, at = F.max_pool2d(x, 2), at + 1
+        *finer, _ = [*maps[1:], x]
+        for index in (0, 1):
+            x = F.relu(
+                net.batch_norm(
+                    net.conv(x, f"decoder.center.{index}.0", 10, 3), f"decoder.center.{index}.1"
+                )
+            )
+        for index, map in enumerate([*finer[::-1], None]):
+            x = joined(net, x, map, f"decoder.blocks.{index}", 12 - 2 * index)
+        return x
+
+    return forward
+
+
 def unet(maps_of: Callable[[Plain, Tensor], list[Tensor]]) -> Callable[[Plain, Tensor], Tensor]:
     def forward(net: Plain, image: Tensor) -> Tensor:
         *finer, x = maps_of(net, image)
@@ -107,6 +136,12 @@ def unet(maps_of: Callable[[Plain, Tensor], list[Tensor]]) -> Callable[[Plain, T
 @pytest.mark.parametrize("maps_of", [mix_transformer, convnext, dense])
 def test_maps_of_an_encoder(maps_of: Callable[[Plain, Tensor], list[Tensor]], tmp_path: Path) -> None:
     compare(unet(maps_of), tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("is_normed", [False, True])
+@pytest.mark.parametrize("counts", COUNTS, ids=map(sum, COUNTS))
+def test_convolutions_that_a_list_numbers(counts: tuple[int, ...], is_normed: bool, tmp_path: Path) -> None:
+    compare(convolutions(counts, is_normed), tmp_path / "model.safetensors")
 
 
 def test_labels_of_the_whole_image_are_read_from_the_coarsest_map_of_the_decoder(tmp_path: Path) -> None:
