@@ -112,9 +112,7 @@ def convolutions(counts: tuple[int, ...], is_normed: bool) -> Callable[[Plain, T
         *finer, _ = [*maps[1:], x]
         for index in (0, 1):
             x = F.relu(
-                net.batch_norm(
-                    net.conv(x, f"decoder.center.{index}.0", 10, 3), f"decoder.center.{index}.1"
-                )
+                net.batch_norm(net.conv(x, f"decoder.center.{index}.0", 10, 3), f"decoder.center.{index}.1")
             )
         for index, map in enumerate([*finer[::-1], None]):
             x = joined(net, x, map, f"decoder.blocks.{index}", 12 - 2 * index)
