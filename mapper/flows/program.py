@@ -19,7 +19,7 @@ from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
 
-MASK = "mask"  # what attention is allowed to see
+MASKS = "mask"  # how names end of what attention is allowed to see
 Loops = dict[str, tuple[Item, ...]]
 
 
@@ -108,7 +108,7 @@ def _check_lost(block: Block, lost: Iterable[str]) -> None:
 
     A mask may be: layers that need none of it have it from the tower all the same.
     """
-    names = sorted(set(lost) - {MASK})
+    names = sorted(name for name in lost if not name.endswith(MASKS))
     if names:
         raise FlowError(f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads")
 
