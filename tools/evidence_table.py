@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from mapper.architecture import Architecture  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.evidence.answering import with_all_found  # noqa: E402
-from mapper.evidence.behaviour.trying import attempt  # noqa: E402
+from mapper.evidence.behaviour.attempting import attempt  # noqa: E402
 from mapper.evidence.weights import with_weights  # noqa: E402
 from mapper.inference import infer  # noqa: E402
 from mapper.inference.hints import DEFAULT  # noqa: E402

@@ -104,8 +104,8 @@ def _tried(
 ) -> tuple[Architecture, list[str]]:
     """The reading with what trying settled, and the table of what was tried."""
     with working("loading torch"):
+        from mapper.evidence.behaviour.attempting import attempt
         from mapper.evidence.behaviour.passage import PASSAGE
-        from mapper.evidence.behaviour.trying import attempt
     from mapper.evidence.answering import with_all_found
     from mapper.evidence.behaviour.table import table
 

@@ -22,8 +22,7 @@ from mapper._build import build_architecture
 from mapper.architecture import Architecture, Question
 from mapper.emission import emit
 from mapper.emission.origin import without_origin
-from mapper.errors import ArchitectureError, HintError, MapperError, SourceError
-from mapper.evidence.behaviour.passage import PASSAGE
+from mapper.errors import ArchitectureError, HintError, MapperError
 from mapper.evidence.behaviour.settling import (
     LIKELY,
     Trial,
@@ -42,8 +41,6 @@ from mapper.inference.computed import sources
 from mapper.inference.infer import infer
 from mapper.rulebook.facts import FactRule
 
-SECONDS = 100.0  # for all candidates together
-BYTES = 8e9  # of a model in 32-bit floats, at most
 STEP = 0.005  # by which a mean must be lower for an answer to take the other's place
 LONG_STEP = 0.2  # of a number, which is not settled: all else would be tried again
 ROUNDS = 8  # answers may raise questions
@@ -75,24 +72,10 @@ class _Unknown(Exception):
     """Something is asked that has no candidates."""
 
 
-def attempt(
-    architecture: Architecture,
-    text: str = PASSAGE,
-    seconds: float = SECONDS,
-    tell: Callable[[str, float], None] = lambda what, part: None,
-    device: str = "cpu",
+def search(
+    architecture: Architecture, text: str, seconds: float, tell: Callable[[str, float], None], device: str
 ) -> Tried:
-    """Try all answers to the questions of a reading. `tell` is told the fact at hand, and the share of the time that is gone.
-
-    Raises SourceError for what is too large to be tried.
-    """
-    if architecture.checkpoint.read is None or not architecture.questions:
-        return Tried()
-    size = 4 * architecture.checkpoint.parameters
-    if size > BYTES:
-        raise SourceError(
-            f"{architecture.checkpoint.source}: {size / 1e9:.0f} GB in 32-bit floats, at most {BYTES / 1e9:.0f} are tried"
-        )
+    """What comes of all answers to the questions of a reading, judged as the first of them have its task."""
     return _Search(architecture, text, seconds, tell, device).run()
 
 
