@@ -22,6 +22,7 @@ from mapper.inference.sizes import Sizes
 from mapper.inference.twins import KIND, OFFSET, SCALED, Twins
 from mapper.naming.kinds import SCALE_ALONE
 from mapper.rulebook.declared import FLOW, declared, is_nullable
+from mapper.rulebook.values import shown
 
 if TYPE_CHECKING:
     from mapper.rulebook.flows import FlowRule
@@ -67,16 +68,23 @@ class Filler:
             if not follows and not is_of_whole:
                 self.ask_among(scope, full, candidates.get(full) or (), flow.rule.values.get(name))
         self.forks(scope, flow.rule)
-        for name in flow.rule.when:  # what chose the flow is part of the reading
+        for name, allowed in flow.rule.when.items():  # what chose the flow is part of the reading
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
             if known is not None and not self.is_open(scope, full, known):
                 self.settle(scope, full, known)
+                self.check_taken(full, known, allowed)
         self.limits(scope, flow.rule)
         self.leaves(scope)
         for inner in scope.children:
             if inner.block.flow is None and inner.block.role in flow.reached:
                 self.leaves(inner)
+
+    def check_taken(self, name: str, known: Known, allowed: Sequence[Any]) -> None:
+        """Note a value with which a flow is not for a block: what is known of it rests on what the flow is for."""
+        if known.value not in allowed:
+            text = f"{name} is {shorten(shown(known.value))} ({known.source}), which no flow here goes with"
+            self.unusable[text] = None
 
     def take(self, scope: Scope, name: str, full: str, known: Known) -> None:
         """Give a block a fact that is known, unless others differ in it."""

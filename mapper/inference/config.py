@@ -289,7 +289,7 @@ class Config:
                 and must_be_read(found.name, found.value, self.vocabulary, self.is_of_a_class)
             )
             or _tells_apart(found.value, counts)
-            or self._is_of_layer(found.name)
+            or self.is_of_layer(found.name)
         ]
         return [found for found in asked if not _is_said(found, asked, said)]
 
@@ -308,7 +308,7 @@ class Config:
             and not any(_same(found.value, value) for value in (*values, *said.values()))
         ]
 
-    def _is_of_layer(self, field: str) -> bool:
+    def is_of_layer(self, field: str) -> bool:
         """Whether a field, by its dotted name, is what single layers have otherwise, or this network."""
         return not set(self.vocabulary.by_layer).isdisjoint(field.split("."))
 
@@ -384,7 +384,7 @@ class Config:
         parts = {name for part in self.vocabulary.towers.values() for name in part.configs}
         for key, value in data.items():
             name = f"{prefix}{key}"
-            opened = key in parts or self._is_of_layer(name)
+            opened = key in parts or self.is_of_layer(name)
             opened = opened or any(read.startswith(f"{name}.") for read in self.read)
             if isinstance(value, Mapping) and opened and key not in ignored and depth < 4:
                 yield from self._fields(value, f"{name}.", ignored, depth + 1)

@@ -12,6 +12,8 @@ from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.rulebook.facts import FactRule
 from mapper.rulebook.values import NUMBERS, checked, shown
 
+REST = "*"  # in a map: any value that it does not name
+
 
 def list_around(value: Any, scope: Scope) -> str | None:
     """The list that a block is in, which has as many elements as the config gives numbers where one is wanted."""
@@ -50,24 +52,39 @@ def mapped(rule: FactRule, value: Any) -> Any:
 
     `vit_*_clip_*` names every word of that form, the longest form wins. A list that it does not name is its `[*]`, if it has one.
     """
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    is_list = bool(value) and isinstance(value, list) and _text(value) not in rule.map
+    if is_list and all(str(item) in rule.map for item in value):
+        return [rule.map[str(item)] for item in value]
+    key = _entry(rule, value)
+    return value if key is None else rule.map[key]
+
+
+def _entry(rule: FactRule, value: Any) -> str | None:
+    """The key of the map that a word or a list has; None where not even `*` is there."""
+    text = _text(value)
+    if text in rule.map:
+        return text
     if isinstance(value, list):
-        text = "|".join(map(str, value)) or "[]"
-        if value and text not in rule.map and all(str(item) in rule.map for item in value):
-            return [rule.map[str(item)] for item in value]
-    rest = rule.map.get("*", value)
+        return next((key for key in ("[*]", REST) if key in rule.map), None)
+    return max((key for key in rule.map if "*" in key and fnmatchcase(text, key)), key=len, default=None)
+
+
+def _text(value: Any) -> str:
     if isinstance(value, list):
-        rest = rule.map.get("[*]", rest)
-    elif text not in rule.map:
-        forms = [key for key in rule.map if "*" in key and fnmatchcase(text, key)]
-        rest = rule.map[max(forms, key=len)] if forms else rest
-    return rule.map.get(text, rest)
+        return "|".join(map(str, value)) or "[]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def is_silent(rule: FactRule, value: Any) -> bool:
-    """Whether a rule makes nothing of a word or a flag: its map has null for it, and the fact is never null."""
-    is_named = isinstance(value, str) or (isinstance(value, bool) and str(value).lower() in rule.map)
-    return bool(rule.map) and not rule.nullable and is_named and mapped(rule, value) is None
+    """Whether a rule makes nothing of a word, a number or a flag: its map has null for it, and the fact is never null."""
+    if not rule.map or rule.nullable or value is None or isinstance(value, list):
+        return False
+    return mapped(rule, value) is None
+
+
+def is_unknown(rule: FactRule, value: Any) -> bool:
+    """Whether a rule makes nothing of a word because it does not know it: only `"*": null` is for it."""
+    return is_silent(rule, value) and _entry(rule, value) == REST
 
 
 def goes_by_form(rule: FactRule) -> bool:

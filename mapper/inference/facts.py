@@ -13,6 +13,7 @@ from mapper.inference.entries import from_field, goes_by_form, is_silent
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
 from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, leaves_fit
+from mapper.inference.marking import mark
 from mapper.inference.memory import Memory
 from mapper.inference.observed import in_all_layers
 from mapper.inference.scopes import Scope, sizes_below
@@ -164,26 +165,7 @@ class Facts:
         """Note that the model depends on a fact, known or not: the fields of the config behind it are read."""
         marked = self._memory.of(scope).marked
         if name not in marked:
-            self._mark(scope, name, marked)
-
-    def _mark(self, scope: Scope, name: str, seen: set[str]) -> None:
-        """The fields that speak about a fact, or about what it follows from or depends on, have been read."""
-        if name in seen:
-            return
-        seen.add(name)
-        if told := self._told(scope, name):
-            self.heard.add(told.source)
-        spoken: dict[str, list[FactRule]] = {}  # by place: to compare each rule with each takes long
-        for rule in self.rules(scope, name):
-            spoken.setdefault(rule.place, []).append(rule)
-        for rule in self.every_rule(scope, name):
-            speaks = rule in spoken.get(rule.place, ())
-            if speaks or (rule.when and scope.is_below(rule.at)):
-                found = self.config.find(rule, scope)
-                self.config.use(field for field in found if speaks or not field.by_form)
-                for other in (*sources(rule), *rule.when):
-                    full = self.full_name(scope, other)
-                    self._mark(scope, other if full == name else full, seen)
+            mark(self, scope, name, marked)
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
@@ -337,12 +319,13 @@ class Facts:
 
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
-        told = self._told(scope, name) if self.given else None
+        told = self.told(scope, name) if self.given else None
         if told is None:
             return None
         return Known(told.value, told.evidence, told.source, shown=told.evidence == DEFAULT)
 
-    def _told(self, scope: Scope, name: str) -> Given | None:
+    def told(self, scope: Scope, name: str) -> Given | None:
+        """The hint that says a fact here."""
         fitting = (item for item in self.given if item.name == name)
         return next((item for item in fitting if not item.at or scope.matches(item.at)), None)
 
@@ -395,7 +378,7 @@ class Facts:
             if rule.is_constant:
                 yield Known(rule.value, "rule", origin(rule), rule=rule.place, by=rule)
             elif sources(rule):
-                known = self._calculated(rule, scope)
+                known = self.calculated(rule, scope)
                 if known:
                     yield known
                 is_open = is_open or not (
@@ -470,7 +453,7 @@ class Facts:
             self._shared[scope] = sizes_below(scope)
         return self._shared[scope]
 
-    def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
+    def calculated(self, rule: FactRule, scope: Scope) -> Known | None:
         values: dict[str, Any] = {}
         evidences = ["rule"]
         for name in sources(rule):

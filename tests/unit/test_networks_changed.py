@@ -157,9 +157,41 @@ class Vision(nn.Module):
         return self.head(self.fc_norm(x[:, 1:].mean(1)) if self.is_mean else self.norm(x)[:, 0])
 
 
+class Pooled(nn.Module):
+    """Attention of one learned query over the patches alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latent = nn.Parameter(torch.randn(1, 1, 16))
+        self.q, self.kv, self.proj = nn.Linear(16, 16), nn.Linear(16, 32), nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16, 1e-6)
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(16, 24), "fc2": nn.Linear(24, 16)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.q(self.latent.expand(len(x), -1, -1)).unflatten(-1, (4, -1)).transpose(1, 2)
+        k, v = self.kv(x).unflatten(-1, (2, 4, -1)).permute(2, 0, 3, 1, 4)
+        x = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return (x + self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm(x)))))[:, 0]
+
+
+class PooledVision(Vision):
+    """The same with attention that pools, which its classifier reads."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.attn_pool = Pooled()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patch_embed["proj"](x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), 1) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.attn_pool(self.norm(x)[:, 1:]))
+
+
 def settings(**more: Any) -> dict[str, Any]:
-    pool = more.pop("pool", "token")
-    return {"architecture": "vit_small_patch16_224", "num_classes": 5, "global_pool": pool, "model_args": {"num_heads": 4, **more}}  # fmt: skip
+    pool, name = more.pop("pool", "token"), more.pop("name", "vit_small_patch16_224")
+    return {"architecture": name, "num_classes": 5, "global_pool": pool, "model_args": {"num_heads": 4, **more}}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -168,6 +200,7 @@ def settings(**more: Any) -> dict[str, Any]:
         ({"patches": 16, "is_mean": True}, (32, 32), {"global_pool": "avg", "pool": "avg"}),
         ({"patches": 8, "alone": True, "bias": False}, (16, 32), {"qkv_bias": False, "no_embed_class": True, "img_size": [16, 32]}),
         ({"patches": 16, "act": "relu"}, (32, 32), {"act_layer": "relu"}),
+        ({"patches": 16, "act": "hardswish"}, (32, 32), {"name": "vit_small_patch14_dinov2", "act_layer": "hard_swish"}),
     ],
 )  # fmt: skip
 def test_what_settings_change_of_a_published_network_is_read(
@@ -177,10 +210,40 @@ def test_what_settings_change_of_a_published_network_is_read(
     assert_equal(written(tmp_path, model, settings(**said)), model, side)
 
 
-def test_what_no_rule_knows_of_a_changed_network_is_not_passed_over(tmp_path: Path) -> None:
-    folder = written(tmp_path, Vision(16), settings(norm_layer="rmsnorm2d"))
-    with pytest.raises(mapper.MapperError, match="norm_layer"):
+@pytest.mark.parametrize(
+    ("said", "options", "field"),
+    [
+        ({"norm_layer": "rmsnorm2d"}, {}, "norm_layer"),
+        ({"pool": "max", "global_pool": "max"}, {}, "global_pool"),  # a word that no rule knows
+        ({"pool": "token", "fc_norm": True}, {"is_mean": True}, "head.pooling"),  # with which no flow goes
+    ],
+)
+def test_what_no_rule_knows_of_a_changed_network_is_not_passed_over(
+    tmp_path: Path, said: dict[str, Any], options: dict[str, Any], field: str
+) -> None:
+    folder = written(tmp_path, Vision(16, **options), settings(**said))
+    with pytest.raises(mapper.MapperError, match=field):
         mapper.build(folder)
+
+
+def test_what_a_family_does_otherwise_than_settings_say_is_not_passed_over(tmp_path: Path) -> None:
+    """An activation that a network's name settles, whatever a field of another block may say."""
+    said = {"architecture": "resnet18", "num_classes": 5, "model_args": {"act_layer": "silu"}}
+    with pytest.raises(mapper.MapperError, match="act_layer"):
+        mapper.build(written(tmp_path, Residual(), said))
+
+
+def test_settings_that_say_once_more_what_is_known_ask_nothing(tmp_path: Path) -> None:
+    model = Residual()
+    said = {"architecture": "resnet18", "num_classes": 5, "global_pool": "avg", "model_args": {"global_pool": "avg"}}  # fmt: skip
+    folder = written(tmp_path, model, said)
+    assert not mapper.inspect(folder).architecture.findings
+    assert_equal(folder, model)
+
+
+def test_attention_that_pools_reads_the_patches_alone(tmp_path: Path) -> None:
+    model = PooledVision()
+    assert_equal(written(tmp_path, model, settings(name="vit_small_patch16_reg_map", pool="map", global_pool="map")), model, (32, 32))
 
 
 def first_example(family: str) -> Checkpoint:
