@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 417cd25c928d.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -1161,7 +1161,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_learnable_affine_block": true}, "batch_norm_eps": 1e-05, "d_model": 256, "decoder_activation_function":
 # "relu", "decoder_attention_heads": 8, "decoder_ffn_dim": 1024, "decoder_layers": 3, "decoder_n_points": 4,
 # "decoder_offset_scale": 0.5, "encoder_activation_function": "gelu", "encoder_attention_heads": 8,
-# "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
-# "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
-# transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b4f60acc278577ee
+# "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "normalize_before": false,
+# "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled"]}
+# sha256 of all above: c262b12a7561be32

@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 417cd25c928d.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     # config: deberta.encoder.layer.{0..11}.attention.self.query_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     # rule: families/deberta_v2.yaml: (attention.terms * attention.head_dim) ** -0.5
-    scale: float = 0.07216878364870322
+    attention_scale: float = 0.07216878364870322
     # shape: deberta.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
     relative_span: int = 256  # shape: deberta.encoder.rel_embeddings.weight [512, 768]
@@ -152,7 +152,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.scale = config.scale
+        self.scale = config.attention_scale
         self.self: Any = nn.ModuleDict(
             {
                 "query_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
@@ -280,4 +280,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 082e777ecea8077d
+# sha256 of all above: 1f5e4164293b78a6

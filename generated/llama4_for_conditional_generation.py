@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 417cd25c928d.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -719,9 +719,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8,
 # "num_local_experts": 16, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 16.0, "high_freq_factor": 1.0,
 # "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta":
-# 500000.0, "use_qk_norm": true, "vocab_size": 202048}, "vision_config": {"hidden_size": 1408,
-# "intermediate_size": 5632, "model_type": "llama4_vision_model", "num_attention_heads": 16, "num_channels":
-# 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
-# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: recalled"]}
-# sha256 of all above: 3126143a7dab76f4
+# 500000.0, "use_qk_norm": true, "vocab_size": 202048}, "vision_config": {"hidden_act": "gelu", "hidden_size":
+# 1408, "intermediate_size": 5632, "model_type": "llama4_vision_model", "num_attention_heads": 16,
+# "num_channels": 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta":
+# 10000}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 2e9236d25f67b181

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 417cd25c928d.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -726,12 +726,12 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "full_attention"], "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
 # "linear_num_value_heads": 16, "linear_value_head_dim": 128, "model_type": "qwen3_5_text",
 # "num_attention_heads": 8, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
-# "rope_parameters": {"mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25, "rope_theta": 10000000,
-# "rope_type": "default"}, "vocab_size": 248320}, "tie_word_embeddings": true, "video_token_id": 248057,
-# "vision_config": {"depth": 12, "hidden_act": "gelu_pytorch_tanh", "hidden_size": 768, "in_channels": 3,
-# "intermediate_size": 3072, "model_type": "qwen3_5", "num_heads": 12, "out_hidden_size": 1024, "patch_size":
-# 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue
-# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
-# recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
-# reads"]}
-# sha256 of all above: 01309cb489e885fa
+# "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25,
+# "rope_theta": 10000000, "rope_type": "default"}, "vocab_size": 248320}, "tie_word_embeddings": true,
+# "video_token_id": 248057, "vision_config": {"depth": 12, "hidden_act": "gelu_pytorch_tanh", "hidden_size":
+# 768, "in_channels": 3, "intermediate_size": 3072, "model_type": "qwen3_5", "num_heads": 12,
+# "out_hidden_size": 1024, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: recalled", "about this header: without the layers that guess further words
+# (mtp.*), which nothing here reads"]}
+# sha256 of all above: e259f9da5760846c

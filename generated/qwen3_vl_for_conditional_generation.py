@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 417cd25c928d.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -586,11 +586,12 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 151655, "model_type":
 # "qwen3_vl", "text_config": {"attention_bias": false, "head_dim": 128, "hidden_act": "silu", "hidden_size":
 # 2048, "intermediate_size": 6144, "model_type": "qwen3_vl_text", "num_attention_heads": 16,
-# "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": {"mrope_section":
-# [24, 20, 20], "rope_type": "default"}, "rope_theta": 5000000, "vocab_size": 151936}, "tie_word_embeddings":
-# true, "video_token_id": 151656, "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24,
-# "hidden_act": "gelu_pytorch_tanh", "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096,
-# "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
-# 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
-# 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9196a6116b2017b8
+# "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling":
+# {"mrope_interleaved": true, "mrope_section": [24, 20, 20], "rope_type": "default"}, "rope_theta": 5000000,
+# "vocab_size": 151936}, "tie_word_embeddings": true, "video_token_id": 151656, "vision_config":
+# {"deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_act": "gelu_pytorch_tanh", "hidden_size":
+# 1024, "in_channels": 3, "intermediate_size": 4096, "model_type": "qwen3_vl", "num_heads": 16,
+# "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: recalled"]}
+# sha256 of all above: 62c1c57914f87adc

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 417cd25c928d.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 935ebc1077e6.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -867,7 +867,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rt_detr_resnet", "num_channels": 3, "out_indices": [2, 3, 4]}, "batch_norm_eps": 1e-05, "d_model": 256,
 # "decoder_activation_function": "relu", "decoder_attention_heads": 8, "decoder_ffn_dim": 1024,
 # "decoder_layers": 6, "encoder_activation_function": "gelu", "encoder_attention_heads": 8,
-# "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
-# "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
-# from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: cd0345d0a6c1abac
+# "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
+# "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
+# with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: f86bcba21e0fbe1f

@@ -243,7 +243,11 @@ def test_settings_that_say_once_more_what_is_known_ask_nothing(tmp_path: Path) -
 
 def test_attention_that_pools_reads_the_patches_alone(tmp_path: Path) -> None:
     model = PooledVision()
-    assert_equal(written(tmp_path, model, settings(name="vit_small_patch16_reg_map", pool="map", global_pool="map")), model, (32, 32))
+    assert_equal(
+        written(tmp_path, model, settings(name="vit_small_patch16_reg_map", pool="map", global_pool="map")),
+        model,
+        (32, 32),
+    )
 
 
 def first_example(family: str) -> Checkpoint:
