@@ -6,7 +6,8 @@
         --workers 4 --device cuda                         # so many at once; where they are tried
         --markdown                                        # the table of docs/evidence.md
 
-The truth is what the reading with the config says, or a list of facts (`facts` in truth.json). A fact counts where the reading without it asks: right, wrong, or silent.
+The truth is what the reading with the config says, or a list of facts (`facts` in truth.json). A fact counts where the
+reading without it asks: right, wrong, or silent.
 A default is no answer that is sure: what it says is counted apart, and so is one that is another kind of GELU than the true
 one, as no behaviour tells these.
 """
@@ -70,6 +71,8 @@ def answers(source: Checkpoint, seconds: float, device: str) -> Iterator[tuple[s
     tried = attempt(by_weights, seconds=seconds, device=device)
     found |= {name: (item.evidence, item.value) for name, item in tried.found.items()}
     final = with_all_found(by_weights, tried.found)
+    sure = {name: item for name, item in tried.found.items() if item.evidence != DEFAULT}
+    unsure = {question.name for question in with_all_found(by_weights, sure).questions}
     left = {question.name for question in final.questions}
     known = {fact.name: fact.value for fact in final.facts}
     asked = {question.name for question in bare.questions} | {*tried.trials} | {*found}
@@ -77,7 +80,7 @@ def answers(source: Checkpoint, seconds: float, device: str) -> Iterator[tuple[s
         fact = name.rpartition(":")[2]
         evidence, value = found.get(name, ("", None))
         if not evidence and name not in left and fact in known:  # it follows from another answer
-            evidence, value = "behaviour", known[fact]
+            evidence, value = DEFAULT if name in unsure else "behaviour", known[fact]
         if fact in truth:
             outcome = "silent" if not evidence else compared(value, truth[fact], rulebook)
             outcome = "wrong" if outcome == "like" and evidence != DEFAULT else outcome
