@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -291,7 +292,8 @@ class Config:
             or _tells_apart(found.value, counts)
             or self.is_of_layer(found.name)
         ]
-        return [found for found in asked if not _is_said(found, asked, said)]
+        lone = _lone(asked)
+        return [found for found in asked if not (found.name in lone and _is_said(found, said))]
 
     def disputed(self, said: Mapping[str, Any]) -> list[str]:
         """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own.
@@ -444,21 +446,31 @@ def idle_of(said: Mapping[str, Any]) -> set[str]:
     return {name.strip() for name in str(said.get(IDLE, "")).split(",") if name.strip()}
 
 
-def _is_said(found: Found, left: Sequence[Found], said: Mapping[str, Any]) -> bool:
-    """Whether a user gave what a field has, and no other field that is left may be meant: the same value under the
-    same word, a list whose entries differ where those of the field do."""
+def _lone(left: Sequence[Found]) -> set[str]:
+    """The fields whose value no other has; of flags, none with a word of its name."""
+    keys = {found.name: _keys(found) for found in left}
+    counts = Counter(key for found in keys.values() for key in found)
+    return {name for name, found in keys.items() if all(counts[key] == 1 for key in found)}
+
+
+def _keys(found: Found) -> set[tuple[str, str]]:
+    """What a field has in common with those that may be meant by the same answer: values, and of flags words."""
+    value = found.value
+    if isinstance(value, bool):
+        return {(str(value), word) for word in parts(found.name.rpartition(".")[2])}
+    if isinstance(value, list):
+        value = [value.index(item) for item in value]
+    return {("", repr(float(value) if isinstance(value, int) else value))}
+
+
+def _is_said(found: Found, said: Mapping[str, Any]) -> bool:
+    """Whether a user gave what a field has: the same value under the same word, a list whose entries differ where those
+    of the field do."""
     words = set(parts(found.name.rpartition(".")[2]))
     alike = [name for name, value in said.items() if name != IDLE and _repeats(value, found.value)]
-    is_flag = isinstance(found.value, bool)
-    rivals = [
-        other
-        for other in left
-        if _repeats(other.value, found.value)
-        and not (is_flag and words.isdisjoint(parts(other.name.rpartition(".")[2])))
-    ]
-    is_list = isinstance(found.value, list)
-    return len(rivals) == 1 and any(
-        is_list or not words.isdisjoint(part for word in name.split(".") for part in parts(word))
+    return any(
+        isinstance(found.value, list)
+        or not words.isdisjoint(part for word in name.split(".") for part in parts(word))
         for name in alike
     )
 

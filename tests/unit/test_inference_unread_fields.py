@@ -142,3 +142,22 @@ def test_one_answer_is_not_that_of_two_fields_with_the_same_word() -> None:
     fields = {"attention_activation": "silu", "router_activation": "silu"}
     said = read(ANSWERS | {"feed_forward.activation": "silu"}, model_type="unheard_of", **fields)
     assert {"fields.idle"} <= {question.fact for question in said.questions}
+
+
+def of_places(**fields: Any) -> dict[str, tuple[Any, ...]]:
+    """What is asked of a type that nobody lists, whose config has no base of angles."""
+    plain = {"model_type": "unheard_of", "rope_theta": None, "rope_parameters": None}
+    return {question.fact: question.candidates for question in read(**{**plain, **fields}).questions}
+
+
+@pytest.mark.parametrize("word", ["nope", "none", "NoPE", "no"])
+def test_where_the_config_says_that_nothing_tells_positions_apart_no_table_is_asked_for(word: str) -> None:
+    assert {"position.sinusoidal", "alibi"}.isdisjoint(of_places(pos_emb=word))
+
+
+def test_a_word_for_positions_that_no_rule_knows_is_asked_about() -> None:
+    assert True in of_places(pos_emb="spirals")["rotary"]
+
+
+def test_a_share_above_one_is_asked_about() -> None:
+    assert 0.25 in of_places(rope_theta=10000.0, rotary_pct=25)["rotary.fraction"]
