@@ -262,7 +262,7 @@ class RMSNormVector(nn.Module):
 
 
 class ScaleNorm(nn.Module):
-    """RMSNorm with one gain for all channels, stored as g, less an offset (1910.05895). (..., W) -> (..., W)"""
+    """RMSNorm with one gain, stored as g, less an offset (1910.05895). (..., W) -> (..., W)"""
 
     def __init__(self, eps: float, offset: float = 0.0):
         super().__init__()
