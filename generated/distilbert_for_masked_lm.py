@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules da4d72b013a1.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 769541f62f73.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -196,4 +196,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 43f01ba5fdcf0471
+# sha256 of all above: 1e4470f6a8ae04c0

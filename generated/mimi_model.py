@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules da4d72b013a1.
+"""kyutai/mimi: written by mapper 0.1.0, rules 769541f62f73.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -511,4 +511,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 2c756977af93f497
+# sha256 of all above: 8a09941650da665d

@@ -59,6 +59,11 @@ def mapped(rule: FactRule, value: Any) -> Any:
     return value if key is None else rule.map[key]
 
 
+def is_named(rule: FactRule, value: Any) -> bool:
+    """Whether the map of a rule has this very word, and no form that it has."""
+    return isinstance(value, str) and "*" not in value and value in rule.map
+
+
 def _entry(rule: FactRule, value: Any) -> str | None:
     """The key of the map that a word or a list has; None where not even `*` is there."""
     text = _text(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.computed import sources
 from mapper.inference.config import Found
-from mapper.inference.entries import from_field, is_unknown, mapped
+from mapper.inference.entries import from_field, is_named, is_unknown, mapped
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import FactRule
 
@@ -74,5 +74,5 @@ def _repeated(facts: Facts, scope: Scope, name: str) -> Iterator[Found]:
     for rule in (*facts.unlisted.get(name, ()), *facts.common.get(name, ())):
         if rule.map and (rule.config or rule.towers):
             for item in facts.config.find(rule, scope):
-                if isinstance(item.value, str) and mapped(rule, item.value) == known.value:
+                if is_named(rule, item.value) and mapped(rule, item.value) == known.value:
                     yield item

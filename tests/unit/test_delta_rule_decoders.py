@@ -13,7 +13,12 @@ from torch import Tensor, nn
 
 import mapper
 
-ANSWERS = {"norm.kind": "RMSNorm", "rotary": False}  # which no name and no shape shows
+ANSWERS = {
+    "norm.kind": "RMSNorm",
+    "rotary": False,
+    "alibi": False,
+    "position.sinusoidal": None,
+}  # which nothing shows
 WIDTH, HEADS, KEY, VALUE, KERNEL = 24, 3, 4, 8, 3
 
 
@@ -138,3 +143,15 @@ def test_queries_and_keys_whose_sum_is_one_are_none_of_length_one(tmp_path: Path
     written(tmp_path, False, False, qk_norm="sum")
     read = mapper.inspect(tmp_path, hints=ANSWERS).architecture
     assert read.reading == "skeleton" and "attention.unit_keys" in str(read.missing)
+
+
+def test_an_activation_that_queries_and_keys_alone_have_is_none_of_all(tmp_path: Path) -> None:
+    written(tmp_path, False, False, qk_activation="relu")
+    read = mapper.inspect(tmp_path, hints=ANSWERS).architecture
+    assert read.missing and "qk_activation" in str(read.missing)
+
+
+def test_what_convolutions_have_is_asked_where_the_feed_forward_has_no_silu(tmp_path: Path) -> None:
+    written(tmp_path, True, False, hidden_act="gelu")
+    asked = mapper.inspect(tmp_path, hints=ANSWERS).architecture.questions
+    assert "attention.activation" in {question.fact for question in asked}

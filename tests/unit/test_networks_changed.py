@@ -278,3 +278,13 @@ def test_a_codec_of_another_size_is_asked_which_samples_it_sees() -> None:
     assert "convolution.causal" in {question.fact for question in codec(64).questions}
     flows = {block.flow for block in codec(64, **{"convolution.causal": False}).root.blocks()}
     assert {"units/convolution_centred", "units/residual_centred", "units/widening_centred"} <= flows
+
+
+def test_a_word_that_any_word_would_repeat_is_no_repetition() -> None:
+    """That there are rotary embeddings, whatever their type, says nothing of the type."""
+    source = first_example("qwen2_5_vl_vision")
+    assert infer(source, RULEBOOK).reading == "exact"
+    config = {**source.config, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "yarn"}}
+    read = infer(replace(source, config=config), RULEBOOK)
+    assert read.reading == "unverified"
+    assert any("rope_type" in line for line in read.missing)

@@ -39,7 +39,7 @@ def attempt(
         )
     start = time.monotonic()
     first = search(architecture, text, seconds, tell, device)
-    if first.found or not first.what:
+    if first.found or first.is_sense or not first.what:
         return first
     for name, found, other in _by_other_tasks(architecture):
         left = seconds - (time.monotonic() - start)

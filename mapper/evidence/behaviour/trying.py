@@ -66,6 +66,7 @@ class Tried:
     trials: dict[str, list[Trial]] = field(default_factory=dict)  # by fact, the best first
     found: dict[str, Found] = field(default_factory=dict)
     is_whole: bool = True  # whether there was time for all
+    is_sense: bool = False  # whether some reading is better than who knows how often each word is
 
 
 class _Unknown(Exception):
@@ -121,7 +122,7 @@ class _Search:
             for name, rows in trials.items()
         }
         sure = {name: item for name, item in found.items() if item}
-        return Tried(self.voice.what, trials, sure, is_whole)
+        return Tried(self.voice.what, trials, sure, is_whole, is_sense)
 
     def possible(self) -> Answers | None:
         """Answers that go together: the first of each question, or with as few others as can be; None where none do."""
