@@ -19,7 +19,7 @@ from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
 
-MASKS = "mask"  # how names end of what attention is allowed to see
+BIASES = frozenset({"bias", "buckets", "distances"})  # of scores: no layer of a tower chooses to do without
 Loops = dict[str, tuple[Item, ...]]
 
 
@@ -104,15 +104,13 @@ def _link(
 
 
 def _check_lost(block: Block, lost: Iterable[str]) -> None:
-    """FlowError where a step computes what nothing inside the block reads: the network would be one without it.
+    """FlowError where a step computes a bias that nothing inside the block reads: the network would be one without it.
 
-    A mask may be: layers that need none of it have it from the tower all the same.
+    Masks, angles and temperatures may go unread: single layers do without, and of some towers all are such layers.
     """
-    names = sorted(name for name in lost if not name.endswith(MASKS))
+    names = sorted(BIASES.intersection(lost))
     if names:
-        raise FlowError(
-            f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads"
-        )
+        raise FlowError(f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads")
 
 
 def _link_inside(
