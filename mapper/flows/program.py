@@ -110,7 +110,9 @@ def _check_lost(block: Block, lost: Iterable[str]) -> None:
     """
     names = sorted(BIASES.intersection(lost))
     if names:
-        raise FlowError(f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads")
+        raise FlowError(
+            f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads"
+        )
 
 
 def _link_inside(
