@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 93bb8eb7a831.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 125331602212.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -443,4 +443,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fadf4ebeb38a5e36
+# sha256 of all above: efb04543260b1089

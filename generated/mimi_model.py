@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 93bb8eb7a831.
+"""kyutai/mimi: written by mapper 0.1.0, rules 125331602212.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -511,4 +511,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 68c13a97d946234e
+# sha256 of all above: 822d9fc8ad74d684

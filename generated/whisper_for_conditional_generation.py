@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 93bb8eb7a831.
+"""openai/whisper-small: written by mapper 0.1.0, rules 125331602212.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -271,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e7c3d12c62c171be
+# sha256 of all above: 7f47745f8ee3111a

@@ -33,23 +33,11 @@ def specialise(
     `passed` are names that blocks below may read as context. Into `lost` go the names of what would be computed and
     is not, as nothing reads it. Raises FlowError for a guard on a fact that nobody knows.
     """
-    statements = resolved(flow, has, lookup, passed, options, lost)
-    return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
-
-
-def resolved(
-    flow: Flow,
-    has: Has,
-    lookup: Lookup,
-    passed: frozenset[str],
-    options: Mapping[str, bool],
-    lost: set[str] | None = None,
-) -> list[ast.stmt]:
-    """The statements that a block runs, a step a line; `lost` as for `specialise`."""
     statements = copied(_unguarded(flow.statements, _answers(flow, has, lookup, options)))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
-    return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed, lost)
+    statements = _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed, lost)
+    return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
 
 
 def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) -> Answers:

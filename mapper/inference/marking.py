@@ -20,7 +20,9 @@ def mark(facts: Facts, scope: Scope, name: str, seen: set[str], beaten: bool = F
 
     `beaten`: it would give another value to what is asked for than that has.
     """
-    key = f"{name} beaten" if beaten else name
+    key = (
+        f"{name} beaten" if beaten else name
+    )  # what is beaten may be marked as such, and later as what holds
     if key in seen:
         return
     seen.add(key)
