@@ -203,6 +203,11 @@ class Leaf:
         bias = self.tensors.get("bias")
         return self.form == "transposed" or (bias is not None and bias.shape == shape[1:] != shape[:1])
 
+    @property
+    def has_one_gain(self) -> bool:
+        """Whether a norm scales all channels, however many, by one number `g` (ScaleNorm, paper 1910.05895)."""
+        return self.kind == "RMSNorm" and "g" in self.tensors and self.tensors["g"].shape == (1,)
+
     def keys(self) -> Iterator[str]:
         """Checkpoint keys of every instance."""
         for path in self.place.expand():

@@ -323,7 +323,7 @@ class Constructor:
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         if "gamma" in self.leaf.tensors and len(shape) > 2:
             return self.call("RMSNormHeads", size, self.required_eps())
-        if shape == (1,) and "g" in self.leaf.tensors:
+        if self.leaf.has_one_gain:
             return self.call("ScaleNorm", self.required_eps(), self.offset())
         if name := self.row_of_scales():
             return self.call(f"RMSNorm{name}", size, self.required_eps(), self.offset())

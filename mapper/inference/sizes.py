@@ -296,8 +296,8 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
             f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]",
             tensors=[f"{path}.{name}" if name else path for path in leaf.place.expand()],
         )
-    if leaf.kind == "RMSNorm" and shape == (1,) and name == "g":
-        return  # one gain for all channels, however many there are
+    if leaf.has_one_gain:
+        return
     for text, extent in zip(extents, shape, strict=False):
         if text != ANY:
             yield Equation(text, arithmetic.parse_rule(text, rule.file, rule.line), extent, key, leaf, name)
