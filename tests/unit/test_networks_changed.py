@@ -288,3 +288,14 @@ def test_a_word_that_any_word_would_repeat_is_no_repetition() -> None:
     read = infer(replace(source, config=config), RULEBOOK)
     assert read.reading == "unverified"
     assert any("rope_type" in line for line in read.missing)
+
+
+@pytest.mark.parametrize("pool", ["token", "avg"])
+def test_what_is_pooled_where_the_class_token_comes_behind_the_patches_layers(pool: str) -> None:
+    """A head of the patches' mean has the same tensors as one of the class token."""
+    source = first_example("timm_cait")
+    said = {"architecture": "cait_xxs24_224", "num_classes": 5, "global_pool": pool}
+    read = infer(replace(source, config=said), RULEBOOK)
+    assert read.reading == "unverified"
+    said_of_head = read.root.facts.get("head.pooling")
+    assert (said_of_head and said_of_head.value) == ("patches" if pool == "avg" else None)
