@@ -178,6 +178,9 @@ def _has_open_sizes(architecture: Architecture) -> bool:
     return bool(architecture.forward) and not is_told and any(isinstance(word, str) for word in words)
 
 
+_NO_MODEL = "a skeleton loads and does not run: mapper inspect says what is missing, and what to answer"
+
+
 def _advice(architecture: Architecture) -> str:
     """What may be wrong with a model that cannot run: weights of two types, if there are any."""
     of_types = [finding for finding in architecture.findings if "of several types" in finding]
@@ -199,22 +202,19 @@ def _keep(
         f"wrote {out}: {sizes}",
         *([f"carried along: {', '.join(written.carried)}"] if written.carried else []),
         *(printable(note, limit=400) for note in written.notes),
-        *(
-            []
-            if architecture.graph is not None
-            else [f"load it: import mapper; model, _ = mapper.load({out!r})"]
-        ),
-        *(
-            ['or in that folder: from model import load; model = load(".")']
-            if place.is_dir() and architecture.graph is None
-            else []
-        ),
-        *(
-            [f"load it in that folder: from model import load; model = load({TENSORS!r})"]
-            if place.is_dir() and architecture.graph is not None
-            else []
-        ),
+        *_how_to_load(out, architecture),
     ]
+
+
+def _how_to_load(out: str, architecture: Architecture) -> list[str]:
+    """How what was written comes back; of a graph the folder's own source alone does it."""
+    is_folder = Path(out).is_dir()
+    if architecture.graph is not None:
+        again = f"load it in that folder: from model import load; model = load({TENSORS!r})"
+        return [again] if is_folder else []
+    lines = [f"load it: import mapper; model, _ = mapper.load({out!r})"]
+    lines += ['or in that folder: from model import load; model = load(".")'] if is_folder else []
+    return lines + ([_NO_MODEL] if architecture.reading == "skeleton" else [])
 
 
 def _how_to_keep(source: str) -> list[str]:

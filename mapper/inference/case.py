@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.errors import ArchitectureError
-from mapper.inference.completeness import tensors_of
+from mapper.inference.completeness import LOST, tensors_of
 from mapper.inference.families import Families
 from mapper.inference.names import Names
 from mapper.inference.part import Home
@@ -84,4 +84,7 @@ def _refuse(lines: list[str]) -> None:
     """ArchitectureError with the first of these lines, if there is one."""
     if lines:
         more = f", and {len(lines) - 1} more like it" if len(lines) > 1 else ""
-        raise ArchitectureError(lines[0] + more, tensors=[key for line in lines for key in tensors_of(line)])
+        remedy = "" if "; if " in lines[0] else LOST
+        raise ArchitectureError(
+            lines[0] + more + remedy, tensors=[key for line in lines for key in tensors_of(line)]
+        )

@@ -13,10 +13,12 @@ from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.members import DIRECTIONS, LENGTHS
 from mapper.naming.vocabulary import in_region, pattern_words
-from mapper.rulebook.complete import lacking, spelled
+from mapper.rulebook.complete import ROOT, lacking, spelled
 from mapper.rulebook.families import Family
 from mapper.rulebook.pages import EMPTY
 from mapper.rulebook.vocabulary import Region
+
+LOST = "; if part of the file is lost, get it whole"  # what to do about a line here that is fatal
 
 
 class Gap(str):
@@ -56,7 +58,13 @@ _TENSORS = (
 def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
     """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
     lacking = lacking_patterns(family, names, model_type)
-    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+    return [_has_no(lacking, family)] if lacking else []
+
+
+def _has_no(patterns: Iterable[str], family: AnyFamily) -> str:
+    """A line for what a family's checkpoints have; a pattern without what it stands below."""
+    words = dict.fromkeys(pattern.removeprefix(f"{ROOT}.") for pattern in patterns)
+    return f"the checkpoint has no {listed(list(words))}, which every {family.name} has"
 
 
 def lacking_patterns(family: Family, names: Names, model_type: str | None) -> list[str]:
@@ -93,11 +101,7 @@ def lacking_of_examples(
         if not any(_is_of(path, words) for words in optional)
         and not any(in_region(region, path) for region in others)
     ]
-    if not missed:
-        return []
-    return [
-        f"the checkpoint has no {listed(list(dict.fromkeys(map(spelled, missed))))}, which every {family.name} has"
-    ]
+    return [_has_no(map(spelled, missed), family)] if missed else []
 
 
 def _is_of(path: Sequence[Any], optional: Sequence[str]) -> bool:
@@ -327,7 +331,7 @@ def lacking_recognition(families: Iterable[AnyFamily], names: Names, model_type:
             shapes = family.recognise_shapes
             lacking = [pattern for pattern in family.recognise if not names.has(pattern, shapes.get(pattern))]
             if 0 < len(lacking) <= len(family.recognise) / 2:
-                return f"the checkpoint has no {listed(lacking)}, which every {family.name} has"
+                return _has_no(lacking, family)
     return ""
 
 
@@ -342,8 +346,9 @@ def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
         ):
             for role, value in other.block.roles.items():
                 if role not in scope.block.roles and _has_leaves(value):  # parts of a flow have none
-                    place = _first_leaf(value)
-                    return [f"{role} is missing at '{scope.block.home}': '{other.block.home}' has {place}"]
+                    place, home = _first_leaf(value), other.block.home
+                    lost = scope.block.home.child(*place[len(home) :]) if place.within(home) else role
+                    return [f"{lost} is missing: '{home}' has {place}"]
     return []
 
 

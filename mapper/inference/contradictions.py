@@ -13,6 +13,7 @@ from mapper.inference.config import IDLE, Config, Found, idle_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
+from mapper.inference.hints import DEFAULT
 from mapper.inference.roots import task_of_config
 from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.inference.unheeded import told_by_names
@@ -113,16 +114,11 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
         if said.problem:
             raise ArchitectureError(said.problem, fact=name, at=str(scope.block.home))
         if (known.evidence in _SHOWN or known.shown) and said.value != known.value:
-            shown = (
-                f"the names show {known.value}"
-                if known.evidence == "name"
-                else f"the checkpoint shows {known.value}"
-            )
             error = ArchitectureError(
-                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source}){_remedy(scope, name, known)}",
+                f"config {said.source} says {name} is {said.value!r}, but {_otherwise(scope, name, known, said)}",
                 fact=facts.full_name(scope, name),
                 at=str(scope.block.home),
-                candidates=[known.value],
+                candidates=[known.value] if known.evidence != DEFAULT else [],
             )
             is_listed = facts.families.speak_for(scope) and not facts.families.goes_by_names(scope)
             if is_listed or (known.evidence != "shape" and not _fits_elsewhere(facts, scope, name, said)):
@@ -132,14 +128,18 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
     return others
 
 
-def _remedy(scope: Scope, name: str, known: Known) -> str:
-    """What to do about a config that says otherwise than the weights; of a tower among others no name reaches it alone."""
+def _otherwise(scope: Scope, name: str, known: Known, said: Known) -> str:
+    """What else than the config says is so, how that is known, and what to do; of a tower among others no name reaches it alone."""
+    value, source = known.value, known.source
+    if known.evidence == DEFAULT:
+        return f"with the defaults of what the config leaves out it is {value} ({source}); say in the config what is left out"
     is_only = scope.tower is None or scope.tower_name == "tower"
-    return (
-        f"; correct the config, or --set {name}={json.dumps(known.value)}"
-        if is_only
-        else "; correct the config"
-    )
+    remedy = f"correct the config, or --set {name}={json.dumps(value)}" if is_only else "correct the config"
+    if known.evidence != "name":
+        return f"the checkpoint shows {value} ({source}); {remedy}"
+    is_short = name in TOWER_LISTS and isinstance(said.value, int) and value < said.value
+    lost = "the file may have lost the rest: get it whole; if it never had more, " if is_short else ""
+    return f"the names show {value} ({source}); {lost}{remedy}"
 
 
 def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:

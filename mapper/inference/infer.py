@@ -14,7 +14,7 @@ from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError, listed
 from mapper.inference.called import called_by
 from mapper.inference.case import Case
-from mapper.inference.completeness import absent_names, lacking_recognition
+from mapper.inference.completeness import LOST, absent_names, lacking_recognition
 from mapper.inference.config import Config
 from mapper.inference.families import Families, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
@@ -237,7 +237,7 @@ def _refuse_unrecognised(start: _Start) -> None:
     if start.config.changes_its_network or has_strangers(start.config, start.rulebook):
         start.findings.append(lacking)
         return
-    refused = ArchitectureError(lacking)
+    refused = ArchitectureError(lacking + LOST)
     refused.so_far = partial_call(_without_family, start.read, lacking)
     raise refused
 

@@ -162,26 +162,28 @@ def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -
 
 
 def _lines(texts: list[str], most: int) -> list[str]:
+    most = _room(len(texts), most)
     return [*map(printable, texts[:most]), *_more(len(texts) - most)]
 
 
 def _sentences(texts: list[str], most: Amounts) -> list[str]:
-    shown = [printable(text, limit=most.letters) for text in texts[: most.sentences]]
-    return [*shown, *_more(len(texts) - len(shown))]
+    count = _room(len(texts), most.sentences)
+    return [*(printable(text, limit=most.letters) for text in texts[:count]), *_more(len(texts) - count)]
 
 
 def _unknown(architecture: Architecture, most: Amounts) -> list[str]:
     """What forbids a forward and is no question: blocks without a flow, each with what comes near below it."""
     told = {str(item) for item in (*architecture.unfit, *architecture.questions)}
     lines = []
-    for item in architecture.unfit[: most.sentences]:
+    count = _room(len(architecture.unfit), most.sentences)
+    for item in architecture.unfit[:count]:
         lines.append(printable(f"{item.head}:", limit=most.letters))
         lines += [f"  {printable(text, limit=most.letters)}" for text in item.nearest[: most.nearest]]
     rest = _sentences([text for text in architecture.missing if text not in told], most)
     is_new = (
         architecture.unfit and architecture.unmapped and not (architecture.questions or architecture.refusal)
     )
-    return [*lines, *_more(len(architecture.unfit) - most.sentences), *rest, *([_BEGIN] if is_new else [])]
+    return [*lines, *_more(len(architecture.unfit) - count), *rest, *([_BEGIN] if is_new else [])]
 
 
 def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> list[str]:
@@ -192,7 +194,8 @@ def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> lis
     merged: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts:
         merged.setdefault((fact.name, value_text(fact.value), fact.evidence), []).append(fact)
-    first = sorted(merged.values(), key=_least_telling_last if most < _ALL.facts else _weakest_last)[:most]
+    by_telling = sorted(merged.values(), key=_least_telling_last if most < _ALL.facts else _weakest_last)
+    first = by_telling[: _room(len(merged), most)]
     shown = [same for same in sorted(merged.values(), key=_weakest_last) if same in first]
     named = [f"{printable(same[0].name)} = {value_text(same[0].value)}" for same in shown]
     wide = min(max(map(len, named), default=0), _FACT_WIDTH)
@@ -237,7 +240,8 @@ def _unused(architecture: Architecture, most: Amounts) -> list[str]:
     lines = [
         f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys, most.keys)
     ]
-    return [*lines[: most.keys * 4], *_more(len(lines) - most.keys * 4)]
+    count = _room(len(lines), most.keys * 4)
+    return [*lines[:count], *_more(len(lines) - count)]
 
 
 def _keys(keys: list[str], most: int) -> list[str]:
@@ -250,7 +254,13 @@ def _keys(keys: list[str], most: int) -> list[str]:
         printable(module + (tensors[0] if len(tensors) == 1 else f"{{{','.join(tensors)}}}"))
         for module, tensors in modules.items()
     ]
+    most = _room(len(names), most)
     return [*names[:most], *_more(len(names) - most)]
+
+
+def _room(count: int, most: int) -> int:
+    """How many of so many lines are printed: to say that one more is left out takes a line as well."""
+    return count if count <= most + 1 else most
 
 
 def _more(count: int) -> list[str]:

@@ -61,6 +61,8 @@ BESIDE = (
     "random_states_0.pkl",
 )
 
+_CONTAINERS = "read are safetensors, torch's files, ONNX, GGUF, NumPy's npz and Flax's msgpack"
+
 
 class Choice(NamedTuple):
     """Which files of a directory are the checkpoint: one, several in order, or an index of them."""
@@ -389,4 +391,4 @@ def _read_table(file: BinaryIO, size: int, name: str, *, offsets: bool) -> Shard
     if start.startswith(pickled_arrays.MAGIC):
         return pickled_arrays.read_header(file, size, name)
     seen = shorten(start[:8].decode("latin-1"))
-    raise FormatError(f"{name}: no known container of weights; it starts with {seen}")
+    raise FormatError(f"{name}: no known container of weights; it starts with {seen}; {_CONTAINERS}")

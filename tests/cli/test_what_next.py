@@ -77,7 +77,7 @@ def test_what_a_config_says_wrong_is_set_right(tmp_path: Path, capsys: pytest.Ca
     given: list[object] = []
     for _ in range(3):  # each answer is the one that the line before says
         text = said(capsys, "inspect", folder, *given)
-        if "; correct the config, or --set " not in text:
+        if "correct the config, or --set " not in text:
             break
         given += ["--set", text.rstrip().rpartition("or --set ")[2]]
     assert len(given) == 4

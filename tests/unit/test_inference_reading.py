@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -187,7 +188,10 @@ def test_a_config_that_contradicts_is_refused_in_one_line(config: dict[str, Any]
     ("without", "message"),
     [
         ("layer.1.attention.self.query.bias", r"layer\.1\.attention\.self\.query\.bias is missing"),
-        ("layer.1.attention.self.query", r"query is missing at 'encoder\.layer\.1\.attention'"),
+        (
+            "layer.1.attention.self.query",
+            r"layer\.1\.attention\.self\.query is missing: 'encoder\.layer\.0\.attention' has .*; if part .* lost",
+        ),
         ("embeddings.LayerNorm", "no 'embeddings.LayerNorm', which every bert has"),
     ],
 )
@@ -200,7 +204,7 @@ def test_of_layers_of_several_kinds_a_file_without_a_config_is_asked_for_its_typ
     lost = "layer.1.attention.self.query"
     tensors = {name: info for name, info in example("bert").tensors.items() if lost not in name}
     with pytest.raises(
-        ArchitectureError, match=r"query is missing at .*; if nothing of the file is lost, .*model_type"
+        ArchitectureError, match=r"query is missing: .*; if nothing of the file is lost, .*model_type"
     ):
         infer(Checkpoint("x", "manifest", tensors), RULEBOOK)
 
@@ -295,3 +299,17 @@ def test_nothing_loses_to_itself_where_two_blocks_of_one_place_have_two_values(
         (head, won, *lost) = paragraph.split("\n")
         value = head.removeprefix(f"{fact} = ").partition(" ")[0]
         assert f"  lost: {value}, {won.strip()}" not in lost and len(set(lost)) == len(lost)
+
+
+def test_a_file_that_has_fewer_layers_than_its_config_says_may_have_lost_them() -> None:
+    with pytest.raises(ArchitectureError, match="lost the rest: get it whole"):
+        read(example("bert"), without="encoder.layer.1.")
+
+
+def test_what_a_default_makes_of_a_shape_is_not_said_to_be_shown() -> None:
+    """Of [32, 32] = kv_heads * head_dim the head's size is by the type's default count of heads, which nobody stated."""
+    source = example("llama")
+    config = {key: value for key, value in (source.config or {}).items() if key not in ("num_attention_heads", "head_dim")}  # fmt: skip
+    with pytest.raises(ArchitectureError, match="defaults of what the config leaves out") as refused:
+        infer(replace(source, config=config | {"num_key_value_heads": 3}), RULEBOOK)
+    assert not refused.value.candidates
