@@ -27,6 +27,7 @@ TORCH_NAMES: Mapping[str, str] = {
     "C128": "complex128", "C32": "complex32", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
 }  # fmt: skip
+FLOATS = ("F64", "F32", "F16", "BF16")  # what torch computes with
 
 
 class TensorInfo(NamedTuple):

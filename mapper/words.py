@@ -87,3 +87,11 @@ def spelled_numbers(word: str) -> set[int]:
         if last < LAYERS and step:
             found.update(range(first, last + 1, step))
     return found
+
+
+def shared_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """With how many words two paths begin alike."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mapper.architecture import Leaf
-from mapper.checkpoint import TORCH_NAMES, TensorInfo
+from mapper.checkpoint import FLOATS, TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
@@ -18,7 +18,7 @@ from mapper.emission.settings import INDEX, Setting, of_element
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
 from mapper.flows.language import parse_expression
-from mapper.naming.members import DOWN, FLOATS, LENGTHS, UPDATED, matrix_of, misfit, odd_dtype
+from mapper.naming.members import DOWN, LENGTHS, UPDATED, matrix_of, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture, Block, Leaf, Place
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import FLOATS, TensorInfo
 from mapper.errors import ArchitectureError, shorten
 from mapper.flows.program import Program
-from mapper.naming.members import FLOATS
 
 Key = str | tuple[int, ...]
 UNUSED = 10**9  # rank of what no statement refers to: it stands last

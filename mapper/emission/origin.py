@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Origin
+from mapper.checkpoint import FLOATS
 from mapper.emission.expressions import comment
 from mapper.emission.printing import WIDTH
 from mapper.emission.types import main_dtype
-from mapper.naming.members import FLOATS
 
 _LEAD = """\
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the

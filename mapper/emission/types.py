@@ -6,13 +6,13 @@ import ast
 from typing import Any
 
 from mapper.architecture import Architecture, Block
+from mapper.checkpoint import FLOATS
 from mapper.errors import FlowError
 from mapper.flows.language import MODULES, dotted, is_fact, is_given, is_none_asked, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
 from mapper.flows.walk import Walk
 from mapper.limits import FLOW_CALLS
-from mapper.naming.members import FLOATS
 from mapper.operations.registry import Signature, operation_names, operation_signature
 
 _OPTIONAL = " | None"

@@ -25,15 +25,12 @@ from mapper.rulebook.values import in_words, shown
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
-_TURNED = (
-    "rotary.dim",
-    "rotary.fraction",
-)  # how many channels of a head rotary embeddings turn, and their share
+# How many channels of a head rotary embeddings turn, and their share.
+_TURNED = ("rotary.dim", "rotary.fraction")
 _HEAD_DIM, _ANGLES = "attention.head_dim", ("rotary.dim", "rotary.local_dim")
 _WHOLE_HEADS = frozenset({"rotary", "rotary_interleaved"})  # steps of attention
-_OF_KINDS = (
-    "attention.kv_heads"  # the queries show that the other factor of the rows, the head size, is as said
-)
+# The queries show that the other factor of the rows, the head size, is as said.
+_OF_KINDS = "attention.kv_heads"
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
 
@@ -143,7 +140,7 @@ def _otherwise(scope: Scope, name: str, known: Known, said: Known) -> str:
 
 
 def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:
-    """Whether other layers of the tower show what a field says: it is then that of one kind of layers (MiMo-V2)."""
+    """Whether other layers of the tower show what a field says: it is then that of one kind of layers."""
     return name == _OF_KINDS and any(
         other is not scope and other.tower is scope.tower and known.shown and known.value == said.value
         for other, used, known in facts.used.values()

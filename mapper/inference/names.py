@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mapper.architecture import Place
+from mapper.naming.towers import Folder
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import TOWER, in_region, pattern_words
 from mapper.rulebook.signs import Signs
@@ -14,7 +15,6 @@ from mapper.rulebook.vocabulary import Region
 from mapper.words import normal
 
 EVERYWHERE = Place()
-Folder = tuple["str | tuple[int, ...]", ...]
 IN_OUT, OUT_IN = "[in, out]", "[out, in]"  # how the weight of a map is stored
 EITHER = " | "  # between patterns of which one is enough
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mapper._dataclass import dataclass
-from mapper.inference.names import Folder, Names, words_of
+from mapper.inference.names import Names, words_of
+from mapper.naming.towers import Folder
+from mapper.words import shared_start
 
 if TYPE_CHECKING:
     from mapper.architecture import Place
@@ -40,8 +42,8 @@ def home_of(family: Family, names: Names) -> Home:
     hits = [words for words in every if any(words[: len(folder)] == folder for folder in folders)]
     foreign = set()
     for path in names.lists:
-        around = max(folders, key=lambda folder: _common(path, folder))
-        branch = path[: _common(path, around) + 1]
+        around = max(folders, key=lambda folder: shared_start(path, folder))
+        branch = path[: shared_start(path, around) + 1]
         if len(branch) <= len(path) and not any(words[: len(branch)] == branch for words in hits):
             foreign.add(branch)
     return Home(folders, frozenset(foreign))
@@ -51,11 +53,3 @@ def _above_lists(folder: Folder) -> Folder:
     """The folder that holds the first list on the way to one."""
     at = next((at for at, word in enumerate(folder) if isinstance(word, tuple)), None)
     return folder if at is None else folder[: max(at - 1, 0)]
-
-
-def _common(one: Folder, other: Folder) -> int:
-    """How many words two paths begin with alike."""
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import FLOATS, TensorInfo
 
-FLOATS = ("F64", "F32", "F16", "BF16")  # what torch computes with
-DOWN = (
-    "lora_A.weight",
-    "lora_embedding_A",
-)  # a low-rank update beside the weight of a map or a table: A (rank, in), and
-UP = ("lora_B.weight", "lora_embedding_B")  # B (out, rank)
+# A low-rank update beside the weight of a map or a table: A (rank, in), and B (out, rank).
+DOWN = ("lora_A.weight", "lora_embedding_A")
+UP = ("lora_B.weight", "lora_embedding_B")
 UPDATED = (*DOWN, *UP)
-LENGTHS = (
-    "weight_g",
-    "parametrizations.weight.original0",
-)  # of a weight norm (1602.07868), in torch's two ways, and
+# Of a weight norm (1602.07868), in torch's two ways.
+LENGTHS = ("weight_g", "parametrizations.weight.original0")
 DIRECTIONS = ("weight_v", "parametrizations.weight.original1")
-UNDIVIDED = (
-    "weight_orig",
-    "parametrizations.weight.original",
-)  # a weight before it is divided by its largest
-LEFT = (
-    "weight_u",
-    "parametrizations.weight.0._u",
-)  # singular value (1802.05957), whose vectors stand beside it
+# A weight before it is divided by its largest singular value (1802.05957), whose vectors stand beside it.
+UNDIVIDED = ("weight_orig", "parametrizations.weight.original")
+LEFT = ("weight_u", "parametrizations.weight.0._u")
 RIGHT = ("weight_v", "parametrizations.weight.0._v")
-_COUNTER = "num_batches_tracked"
+COUNTER = "num_batches_tracked"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _MODULES = ("Linear", "Embedding", "Norm", "Conv", *_GATES)
 
@@ -41,7 +31,7 @@ def odd_dtype(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
     """The first tensor of a module whose dtype nothing is computed with; "" if there is none."""
     if not is_module(kind):
         return ""
-    return next((name for name, info in tensors.items() if info.dtype not in FLOATS and name != _COUNTER), "")
+    return next((name for name, info in tensors.items() if info.dtype not in FLOATS and name != COUNTER), "")
 
 
 def matrix_of(tensors: Mapping[str, TensorInfo]) -> str:
@@ -51,7 +41,8 @@ def matrix_of(tensors: Mapping[str, TensorInfo]) -> str:
 
 def misfit(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
     """What contradicts among the tensors of one module: `bias [7] does not go with weight [16, 16]`; "" if nothing does."""
-    every = ("weight", "gamma", "scale", "g", "running_mean", matrix_of(tensors))
+    every = ["weight", "gamma", "scale", "g", "running_mean", matrix_of(tensors)]
+    every += ["kernel"] if kind == "Linear" else []  # that of a convolution has its channels last
     main = next((name for name in every if name in tensors), None)
     if kind in _GATES:
         return next(_gates(tensors, _GATES[kind]), "")
@@ -64,7 +55,7 @@ def misfit(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
 
 
 def _goes(kind: str, name: str, shape: tuple[int, ...], main: tuple[int, ...]) -> bool:
-    if name == _COUNTER:
+    if name == COUNTER:
         return shape == ()
     if kind.endswith("Norm"):
         return shape == main

@@ -10,13 +10,12 @@ from mapper.architecture import Leaf, Numbered, Place
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
 from mapper.naming.numbered import named, numbered
-from mapper.naming.towers import Towers
+from mapper.naming.towers import Folder, Towers
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
 
 LAYERS = "layers"
 BARE_NORM = "norm"  # of a word that says no more: `final_layer_norm.norm` is what its folder is called
-Folder = tuple["str | tuple[int, ...]", ...]
 Groups = dict[Place, list[tuple[int, ...]]]  # folder of a list -> its positions, those alike together
 
 

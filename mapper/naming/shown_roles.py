@@ -28,6 +28,7 @@ from mapper.naming.shown_around import around_layers, heads_of_decoders
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 from mapper.naming.shown_norms import norms_between, norms_of_mixing
 from mapper.naming.shown_projections import output_projections
+from mapper.naming.towers import SENSES
 from mapper.words import parts
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
@@ -35,7 +36,6 @@ _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "
 _FIRST, _LATER = {"input", "pre", "before"}, {"post", "after", "final", "output", "sub", "inner"}  # of norms
 _NUMBERED_FIRST = re.compile(r"[^\d]+1")  # `ln_1`, `norm1`
 _EMBEDDINGS = ("embeddings", None)
-_SENSES = ("vision", "audio")
 _PROJECTOR: BlockPath = (("projector", None),)
 _PROJECTING = ("linear", "up", "down", "weight")
 _FEED_FORWARD: BlockPath = (("feed_forward", None),)
@@ -280,7 +280,7 @@ def _classifiers(leaves: Sequence[Leaf]) -> Shown:
 def _projectors(leaves: Sequence[Leaf]) -> Shown:
     """One map or two in a folder that lead from the width of a tower that sees or hears to that of words."""
     towers = {leaf.block[0][0] for leaf in leaves if leaf.block}
-    senses = [tower for tower in _SENSES if tower in towers]
+    senses = [tower for tower in SENSES if tower in towers]
     words = [weight_of(leaf) for leaf in leaves if leaf.role == "token"]
     has_map = any(leaf.block == _PROJECTOR and leaf.role in _PROJECTING for leaf in leaves)
     if has_map or len(senses) != 1 or len(words) != 1 or not (seen := _width(leaves, senses[0])):

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mapper.naming.leaf_groups import BlockPath
 from mapper.words import normal
 
 if TYPE_CHECKING:
     from mapper.naming.resolve import Reading, Step
     from mapper.naming.vocabulary import Vocabulary
 
-BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
 Folder = tuple["str | tuple[int, ...]", ...]
-_SENSES = ("vision", "audio")
+SENSES = ("vision", "audio")
 HALVES = {"encoder", "decoder"}  # of a text
 
 
@@ -107,7 +107,7 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
     if len(set(names.values())) <= 1:
         return dict.fromkeys(sizes, "tower")
     told = set(names.values())  # beside what sees or hears, maybe behind a backbone, the nameless one writes
-    if told <= {*_SENSES, "backbone", "tower"} and not told.isdisjoint(_SENSES):
+    if told <= {*SENSES, "backbone", "tower"} and not told.isdisjoint(SENSES):
         names = {place: "text" if name == "tower" else name for place, name in names.items()}
     return names
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from mapper.words import is_index, normal
+from mapper.words import is_index, normal, shared_start
 
 Words = tuple["str | tuple[int, ...]", ...]  # of a path; a number, or those of equal layers, is a tuple
 Folders = dict[str, list[str]]  # folder -> what is in each such folder
@@ -71,7 +71,7 @@ def _home(paths: Sequence[Words], recognise: Sequence[str]) -> Words:
     ]
     home: Words | None = None
     for folder in {folder for path in paths for pattern in wanted for folder in _before(path, pattern)}:
-        home = folder if home is None else home[: _common(home, folder)]
+        home = folder if home is None else home[: shared_start(home, folder)]
     return home or ()
 
 
@@ -92,13 +92,6 @@ def _fits(word: str | tuple[int, ...], wanted: str) -> bool:
     if isinstance(word, tuple):
         return wanted == NUMBER or (wanted.isdigit() and int(wanted) in word)
     return wanted == word
-
-
-def _common(one: Words, other: Words) -> int:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
 
 
 class _Folders:

@@ -284,3 +284,12 @@ def test_norms_in_the_same_list_tell_convolutions_that_are_transposed(files):
 def test_slopes_behind_a_depthwise_convolution_are_no_norm(files):
     found = kinds(files, {"main.0.weight": [6, 1, 3], "main.0.bias": [6], "main.1.weight": [1]})
     assert found == {"main.0": "Conv1d", "main.1": "PReLU"}
+
+
+@pytest.mark.parametrize("word", ["weight", "kernel"])
+def test_a_bias_that_no_map_of_this_width_has_is_no_bias_of_it(word: str) -> None:
+    """Whatever the map's weight is called."""
+    from mapper.naming.members import misfit
+
+    tensors = {word: TensorInfo((16, 8), "F32"), "bias": TensorInfo((7,), "F32")}
+    assert misfit("Linear", tensors) == f"bias [7] does not go with {word} [16, 8]"

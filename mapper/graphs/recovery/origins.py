@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from mapper.checkpoint import FLOATS
 from mapper.graphs.graph import Node, TensorRef
 from mapper.graphs.recovery.scalars import same_bytes, whole_numbers
 from mapper.graphs.recovery.wiring import Wiring
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
 DEEPEST = 16  # nodes between a weight and its use
-FLOATS = ("F64", "F32", "F16", "BF16")
 WHOLE = (
     "I8",
     "U8",

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mapper import limits
-from mapper.checkpoint import DTYPE_BYTES
+from mapper.checkpoint import DTYPE_BYTES, FLOATS
 from mapper.graphs.graph import Node
 from mapper.graphs.recovery.modules import Modules
 from mapper.graphs.recovery.norms import rms_norms
-from mapper.graphs.recovery.origins import FLOATS, STEPS, Origin, origin, same_numbers
+from mapper.graphs.recovery.origins import STEPS, Origin, origin, same_numbers
 from mapper.graphs.recovery.wiring import SAME, Wiring, module_of
 from mapper.sources.onnx_graph import WEIGHT, is_counted
 

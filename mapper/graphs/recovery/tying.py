@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mapper.checkpoint import DTYPE_BYTES, Observed
+from mapper.checkpoint import DTYPE_BYTES, FLOATS, Observed
 from mapper.errors import MapperError
 from mapper.graphs.graph import Node, TensorRef
-from mapper.graphs.recovery.origins import FLOATS, Origin, origin
+from mapper.graphs.recovery.origins import Origin, origin
 from mapper.graphs.recovery.scalars import CHUNK
 from mapper.graphs.recovery.wiring import Wiring
 from mapper.sources.files import open_regular, stamp

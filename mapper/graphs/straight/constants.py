@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mapper.checkpoint import FLOATS
 from mapper.graphs.graph import Graph, Node, TensorRef
-from mapper.graphs.straight.types import FLOATS, axes_of, integer, slice_bounds, types_of
+from mapper.graphs.straight.types import axes_of, integer, slice_bounds, types_of
 from mapper.graphs.straight.values import Held, sizes
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from mapper.checkpoint import FLOATS
 from mapper.graphs.graph import Node
-from mapper.graphs.straight.types import FLOATS, axes_of, integer
+from mapper.graphs.straight.types import axes_of, integer
 from mapper.graphs.straight.values import Held, text_of
 from mapper.graphs.straight.windows import one_or_all, window
 

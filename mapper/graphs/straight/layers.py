@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mapper.checkpoint import FLOATS
 from mapper.graphs.graph import Graph, Node, TensorRef
 from mapper.graphs.straight.constants import Constants, Derived, derived
 from mapper.graphs.straight.recurrent import recurrent_layer
-from mapper.graphs.straight.types import FLOATS, Known, Shape, integer, types_of
+from mapper.graphs.straight.types import Known, Shape, integer, types_of
 from mapper.graphs.straight.values import Held
 from mapper.graphs.straight.windows import Window, one_or_all, window
 

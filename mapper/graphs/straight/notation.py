@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mapper.checkpoint import TORCH_NAMES
+from mapper.checkpoint import FLOATS, TORCH_NAMES
 from mapper.graphs.graph import Node, TensorRef
 from mapper.graphs.reading import type_name
 from mapper.graphs.recovery.scalars import numbers
 from mapper.graphs.straight import image_notation
 from mapper.graphs.straight.arithmetic import is_extent
-from mapper.graphs.straight.types import FLOATS, axes_of, integer, slice_bounds
+from mapper.graphs.straight.types import axes_of, integer, slice_bounds
 from mapper.graphs.straight.values import Held, in_brackets, text_of
 
 COUNTED = (*FLOATS, "I64", "I32", "I16", "I8", "U8")  # torch has arithmetic of them

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from mapper.checkpoint import TORCH_NAMES
+from mapper.checkpoint import FLOATS, TORCH_NAMES
 from mapper.emission.expressions import comment, quoted
 from mapper.emission.guard import check_source
 from mapper.emission.identifiers import identifier
@@ -20,7 +20,7 @@ from mapper.graphs.straight.support import functions_of
 from mapper.graphs.straight.tidying import COUNT, WORD, renamed, tidy, used
 from mapper.graphs.straight.ties import Pairs, tie_text
 from mapper.graphs.straight.values import text_of
-from mapper.graphs.straight.weights import FLOATS, Tree, is_dict, is_list, kind_of
+from mapper.graphs.straight.weights import Tree, is_dict, is_list, kind_of
 from mapper.graphs.straight.writer import TAKEN, Writer
 
 _PAD = "        "  # of a statement in a class

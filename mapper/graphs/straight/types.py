@@ -17,7 +17,6 @@ from mapper.graphs.straight.values import Held
 Size: TypeAlias = "int | str | None"
 Shape: TypeAlias = "tuple[Size, ...] | None"
 Known: TypeAlias = "tuple[str | None, Shape]"
-FLOATS = ("F64", "F32", "F16", "BF16")
 Rule: TypeAlias = "Callable[[Node, list[Held | None]], list[Known]]"
 _RULES: dict[str, Rule] = {}
 SAME = (

@@ -9,7 +9,6 @@ from mapper.graphs.graph import TensorRef
 from mapper.sources.onnx_graph import is_counted
 
 DEPTH = 16  # words of one name
-FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 @dataclass

@@ -12,16 +12,13 @@ from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.hints import Given
 from mapper.inference.scopes import Scope, leaf_scope, words_at
+from mapper.naming.members import COUNTER
 from mapper.rulebook.chain import ChainWords
 
-APART = (
-    "chain.reads",
-    "chain.normed",
-    "chain.kind",
-    "chain.state",
-)  # facts of which each layer has a question of its own
+# Facts of which each layer has a question of its own.
+APART = ("chain.reads", "chain.normed", "chain.kind", "chain.state")
 _LEAKY = "leaky_relu"
-_COUNTER, _USUAL = "num_batches_tracked", 1e-05  # of torch's batch norms
+_USUAL = 1e-05  # of torch's batch norms
 Evidence = tuple[str, str]  # a value, and what shows it
 
 
@@ -96,10 +93,10 @@ class Answers:
         fact = "norm.eps"
         if self.facts.get(leaf_scope(self.root, leaf), fact) is not None:
             return
-        if leaf.kind != "BatchNorm" or _COUNTER not in leaf.tensors:
+        if leaf.kind != "BatchNorm" or COUNTER not in leaf.tensors:
             self.find(leaf, fact)
             return
-        text = self.find(leaf, fact, default=(str(_USUAL), f"torch's own, as {_COUNTER} is"))
+        text = self.find(leaf, fact, default=(str(_USUAL), f"torch's own, as {COUNTER} is"))
         leaf.facts["eps"] = Fact(fact, float(text or _USUAL), leaf.place.first(), "default", "torch")
 
     def stated(self, leaf: Leaf, fact: str) -> str:

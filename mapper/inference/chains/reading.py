@@ -50,6 +50,7 @@ from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.names import Names
 from mapper.inference.scopes import Scope
+from mapper.naming.members import COUNTER
 from mapper.rulebook.chain import ChainWords
 from mapper.rulebook.facts import FactRule, InputRule
 from mapper.rulebook.flows import FlowRule
@@ -79,7 +80,6 @@ _AXES = ("depth", "height", "width")
 _PUBLIC = "what layers of a network without a name read"
 _FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
-_COUNTER = "num_batches_tracked"
 _IN_ORDER = (
     "torch",
     "memory",
@@ -258,7 +258,7 @@ def _in_line(
 def _placed(leaf: Leaf) -> list[str]:
     """The keys that show where a layer stands in a file: some containers have whole numbers, as counters are, before all others."""
     keys = list(Leaf.keys(leaf))
-    return [key for key in keys if not key.endswith(_COUNTER)] or keys
+    return [key for key in keys if not key.endswith(COUNTER)] or keys
 
 
 def _is_other(block: Block) -> bool:
