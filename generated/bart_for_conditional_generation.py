@@ -1,4 +1,4 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 125331602212.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,8 @@ class Config:
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
     # rule: model.decoder.embed_positions.weight [1026, 1024] = fact.position.offset + positions
     positions: int = 1024
-    layers: int = 12  # name: model.decoder.layers.*
+    encoder_layers: int = 12  # name: model.encoder.layers.*
+    decoder_layers: int = 12  # name: model.decoder.layers.*
     vocab_size: int = 50264  # shape: model.shared.weight [50264, 1024]
     decoder_start_id: int = 2  # config: decoder_start_token_id
     padding_index: int = 1  # config: pad_token_id
@@ -212,7 +213,7 @@ class Encoder(nn.Module):
         self.position_offset = config.position_offset
         self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(self, embedded: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = self.embeddings(embedded)
@@ -234,7 +235,7 @@ class Decoder(nn.Module):
         self.position_offset = config.position_offset
         self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -327,4 +328,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: f6c541d6e432973f
+# sha256 of all above: a192611a8cfb2e54

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 125331602212.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,7 +37,8 @@ class Config:
     head_dim: int = 64
     # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
-    layers: int = 12  # name: text_decoder.bert.encoder.layer.*
+    vision_layers: int = 12  # name: vision_model.encoder.layers.*
+    text_layers: int = 12  # name: text_decoder.bert.encoder.layer.*
 
 
 @dataclass
@@ -302,7 +303,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.hidden_size)
 
@@ -320,7 +321,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
+            {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
 
     def forward(
@@ -418,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: b1009762e9a6682d
+# sha256 of all above: 444ec1370b1f60ff

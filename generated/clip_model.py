@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 125331602212.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -38,7 +38,8 @@ class Config:
     text_intermediate_size: int = 2048  # shape: text_model.encoder.layers.{0..11}.mlp.fc1.weight [2048, 512]
     vocab_size: int = 49408  # shape: text_model.embeddings.token_embedding.weight [49408, 512]
     text_positions: int = 77  # shape: text_model.embeddings.position_embedding.weight [77, 512]
-    layers: int = 12  # name: text_model.encoder.layers.*
+    vision_layers: int = 12  # name: vision_model.encoder.layers.*
+    text_layers: int = 12  # name: text_model.encoder.layers.*
     projection_size: int = 512  # shape: visual_projection.weight [512, 768]
 
 
@@ -235,7 +236,7 @@ class Encoder(nn.Module):
         self.embeddings = VisionEmbeddings(config)
         self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
         self.encoder: Any = nn.ModuleDict(
-            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
 
@@ -253,7 +254,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
+            {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
         self.final_layer_norm = nn.LayerNorm(config.text_hidden_size)
 
@@ -336,4 +337,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 17ad63cf82b9a034
+# sha256 of all above: dc258fa212f0a392

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 125331602212.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -405,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 603db831f0c203cf
+# sha256 of all above: 0f35c9095358483b

@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 125331602212.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -48,11 +48,12 @@ class Config:
     vision_norm_eps: float = 1e-6  # config: vision_config.layer_norm_eps
     text_norm_eps: float = 1e-6  # config: text_config.rms_norm_eps
     vocab_size: int = 151674  # shape: language_model.lm_head.weight [151674, 896]
-    layers: int = 24  # name: language_model.model.layers.*
+    text_layers: int = 24  # name: language_model.model.layers.*
     features_image_id: int = 151667  # config: image_token_id
     rotary_base: float = 1000000.0  # config: text_config.rope_theta
     rotary_factor: float = 2.0  # config: text_config.rope_scaling.factor
     rotary_max_positions: int = 32768  # config: text_config.max_position_embeddings
+    vision_layers: int = 24  # name: vision_tower.encoder.layer.*
     features_layer: int = -1  # config: vision_feature_layer
 
 
@@ -329,7 +330,7 @@ class Decoder(nn.Module):
         self.rotary_factor = config.rotary_factor
         self.rotary_max_positions = config.rotary_max_positions
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
-        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
         self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
 
     def forward(
@@ -360,7 +361,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embeddings = Embeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layer": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+            {"layer": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
@@ -443,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: efb04543260b1089
+# sha256 of all above: c56906774520e4bf

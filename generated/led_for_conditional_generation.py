@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 125331602212.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,8 +30,9 @@ class Config:
     one_sided_window: int = 512  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     intermediate_size: int = 3072  # shape: led.decoder.layers.{0..5}.fc1.weight [3072, 768]
     encoder_positions: int = 16384  # shape: led.encoder.embed_positions.weight [16384, 768]
-    layers: int = 6  # name: led.decoder.layers.*
+    encoder_layers: int = 6  # name: led.encoder.layers.*
     decoder_positions: int = 1024  # shape: led.decoder.embed_positions.weight [1024, 768]
+    decoder_layers: int = 6  # name: led.decoder.layers.*
     vocab_size: int = 50265  # shape: led.shared.weight [50265, 768]
 
 
@@ -223,7 +224,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed_positions = nn.Embedding(config.encoder_positions, config.hidden_size)
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(
         self, embedded: Tensor, attention_mask: Tensor | None, global_attention_mask: Tensor | None
@@ -250,7 +251,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_positions = nn.Embedding(config.decoder_positions, config.hidden_size)
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -339,4 +340,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 63fce93f015120c6
+# sha256 of all above: 58de55995eb549af

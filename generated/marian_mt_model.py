@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 125331602212.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,8 +29,9 @@ class Config:
     head_dim: int = 64
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 512]
     positions: int = 512  # shape: model.decoder.embed_positions.weight [512, 512]
-    layers: int = 6  # name: model.decoder.layers.*
+    encoder_layers: int = 6  # name: model.encoder.layers.*
     embedding_scale: float = 22.627416997969522  # rule: families/pegasus.yaml: hidden_size ** 0.5
+    decoder_layers: int = 6  # name: model.decoder.layers.*
     vocab_size: int = 58101  # shape: model.shared.weight [58101, 512]
 
 
@@ -194,7 +195,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.scale = config.embedding_scale
         self.embed_positions = nn.Embedding(config.positions, config.hidden_size)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(self, embedded: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = self.embeddings(embedded)
@@ -215,7 +216,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.scale = config.embedding_scale
         self.embed_positions = nn.Embedding(config.positions, config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -302,4 +303,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 67713c7993b941fb
+# sha256 of all above: 7b9fb100d39fd3aa

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 125331602212.
+"""kyutai/mimi: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,7 +37,8 @@ class Config:
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
     per_group: int = 512  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
     channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
-    layers: int = 8  # name: decoder_transformer.layers.*
+    encoder_layers: int = 8  # name: encoder_transformer.layers.*
+    decoder_layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
     rotary_base: float = 10000.0  # default: rope_parameters.rope_theta, left out: the default of mimi
     down_kernel: int = 4  # shape: downsample.conv.weight [512, 512, 4]
@@ -417,7 +418,7 @@ class Decoder(nn.Module):
         self.window = config.window
         self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(8))
 
     def forward(self, embedded: Tensor) -> Tensor:
         x = embedded
@@ -511,4 +512,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 822d9fc8ad74d684
+# sha256 of all above: 6996d15574239a85

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 125331602212.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -325,4 +325,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
 # 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 67704fb3d369c49b
+# sha256 of all above: b6fb30c70ab28f54

@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 125331602212.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,13 +28,14 @@ class Config:
     # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [288, 288] = heads * head_dim
     head_dim: int = 36
     intermediate_size: int = 1152  # shape: model.decoder.layers.{0..5}.mlp.fc2.weight [288, 1152]
-    layers: int = 6  # name: model.decoder.layers.*
+    encoder_layers: int = 6  # name: model.encoder.layers.*
     frames_hop: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
     # rule: families/moonshine.yaml: 2 * ceil(floor(attention.head_dim * rotary.fraction) / 2)
     rotary_dim: int = 32
     # rule: families/moonshine.yaml: rotary.stated_base ** (rotary.dim / floor(attention.head_dim * ...
     rotary_base: float = 10000.0
     vocab_size: int = 32768  # shape: model.decoder.embed_tokens.weight [32768, 288]
+    decoder_layers: int = 6  # name: model.decoder.layers.*
 
 
 @dataclass
@@ -252,7 +253,7 @@ class Encoder(nn.Module):
         self.groupnorm = nn.GroupNorm(1, config.hidden_size)
         self.conv2 = nn.Conv1d(config.hidden_size, 576, kernel_size=7, stride=3)
         self.conv3 = nn.Conv1d(576, config.hidden_size, kernel_size=3, stride=2)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(config.hidden_size, bias=False)
 
     def forward(
@@ -282,7 +283,7 @@ class Decoder(nn.Module):
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.hidden_size, bias=False)
 
     def forward(
@@ -367,4 +368,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
 # true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e1c9bd18dd68bdd8
+# sha256 of all above: 0014844a87d8250b

@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 125331602212.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,7 +35,8 @@ class Config:
     vocab_size: int = 32000  # shape: text_model.embeddings.token_embedding.weight [32000, 768]
     text_positions: int = 64  # shape: text_model.embeddings.position_embedding.weight [64, 768]
     norm_eps: float = 1e-6  # default: text_config.layer_norm_eps, left out: the default of siglip_text_model
-    layers: int = 12  # name: text_model.encoder.layers.*
+    vision_layers: int = 12  # name: vision_model.encoder.layers.*
+    text_layers: int = 12  # name: text_model.encoder.layers.*
     projection_size: int = 768  # shape: text_model.head.weight [768, 768]
 
 
@@ -247,7 +248,7 @@ class VisionEncoder(nn.Module):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.head = AttentionPooler(config)
@@ -267,7 +268,7 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
         self.encoder: Any = nn.ModuleDict(
-            {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
+            {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.head = nn.Linear(config.hidden_size, config.projection_size)
@@ -342,4 +343,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: b53ef79120a91f6f
+# sha256 of all above: dfa1a7b2506d4efc

@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 125331602212.
+"""google-t5/t5-small: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,8 +31,9 @@ class Config:
     buckets: int = 32  # shape: decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight [32, 8]
     intermediate_size: int = 2048  # shape: decoder.block.0.layer.2.DenseReluDense.wi.weight [2048, 512]
     norm_eps: float = 1e-6  # config: layer_norm_epsilon
-    layers: int = 6  # name: decoder.block.*
+    encoder_layers: int = 6  # name: encoder.block.*
     max_distance: int = 128  # config: relative_attention_max_distance
+    decoder_layers: int = 6  # name: decoder.block.*
     vocab_size: int = 32128  # shape: shared.weight [32128, 512]
 
 
@@ -246,7 +247,8 @@ class Encoder(nn.Module):
         self.buckets = config.buckets
         self.max_distance = config.max_distance
         self.block: Any = nn.ModuleList(
-            EncoderLayer(config, has_relative_attention_bias=index == 0) for index in range(config.layers)
+            EncoderLayer(config, has_relative_attention_bias=index == 0)
+            for index in range(config.encoder_layers)
         )
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
@@ -272,7 +274,8 @@ class Decoder(nn.Module):
         self.buckets = config.buckets
         self.max_distance = config.max_distance
         self.block: Any = nn.ModuleList(
-            DecoderLayer(config, has_relative_attention_bias=index == 0) for index in range(config.layers)
+            DecoderLayer(config, has_relative_attention_bias=index == 0)
+            for index in range(config.decoder_layers)
         )
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
@@ -355,4 +358,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 3b7a2b80bd2285c1
+# sha256 of all above: 5aa9f65a2ee75d23

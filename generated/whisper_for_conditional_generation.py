@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 125331602212.
+"""openai/whisper-small: written by mapper 0.1.0, rules c977dfbf60d9.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,9 +30,10 @@ class Config:
     intermediate_size: int = 3072  # shape: model.decoder.layers.{0..11}.fc1.weight [3072, 768]
     mel_bins: int = 80  # shape: model.encoder.conv1.weight [768, 80, 3]
     encoder_positions: int = 1500  # shape: model.encoder.embed_positions.weight [1500, 768]
-    layers: int = 12  # name: model.decoder.layers.*
+    encoder_layers: int = 12  # name: model.encoder.layers.*
     vocab_size: int = 51865  # shape: model.decoder.embed_tokens.weight [51865, 768]
     decoder_positions: int = 448  # shape: model.decoder.embed_positions.weight [448, 768]
+    decoder_layers: int = 12  # name: model.decoder.layers.*
 
 
 @dataclass
@@ -176,7 +177,7 @@ class Encoder(nn.Module):
         self.conv1 = nn.Conv1d(config.mel_bins, config.hidden_size, kernel_size=3, padding=1)
         self.conv2 = nn.Conv1d(config.hidden_size, config.hidden_size, kernel_size=3, stride=2, padding=1)
         self.embed_positions = nn.Embedding(config.encoder_positions, config.hidden_size)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, input_features: Tensor) -> Tensor:
@@ -198,7 +199,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_positions = nn.Embedding(config.decoder_positions, config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
@@ -271,4 +272,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7f47745f8ee3111a
+# sha256 of all above: 62fdbb5fff1a1c00

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,15 +88,19 @@ def collect_sizes(architecture: Architecture, without: frozenset[str] = frozense
             for tower, facts in towers.items()
             if all(fact.value == facts[0].value for fact in facts)
         }
-        shared = (
-            len(constant) == len(towers) and len({_frozen(fact.value) for fact in constant.values()}) == 1
-        )
+        is_equal = len({_frozen(fact.value) for fact in constant.values()}) == 1
+        shared = len(constant) == len(towers) and is_equal and not _is_count(constant.values())
         for tower, fact in constant.items():
             symbol = symbol_name(name)
             _add(
                 sizes, symbol if shared or not tower or len(towers) == 1 else f"{tower}_{symbol}", fact, tower
             )
     return sizes
+
+
+def _is_count(facts: Iterable[Fact]) -> bool:
+    """Whether a fact counts what stands in each tower, as its layers: one may have more without the other."""
+    return all(fact.evidence == "name" for fact in facts)
 
 
 def _add(sizes: Sizes, name: str, fact: Fact, tower: str) -> None:

@@ -54,6 +54,13 @@ def test_an_edited_size_reaches_all_that_has_it(
         run(made, TOKENS, **{name: 2 * known[name]})
 
 
+def test_each_tower_counts_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many the other has."""
+    made = module("bart", monkeypatch)
+    edited = made.Model(replace(made.Config(), encoder_layers=3, decoder_layers=1))
+    assert [len(edited.model.encoder.layers), len(edited.model.decoder.layers)] == [3, 1]
+
+
 def staged(family: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dict[str, tuple[int, ...]]]:
     """The source of the first example of a family, and its lists of sizes."""
     made = module(family, monkeypatch)
