@@ -51,6 +51,13 @@ class Program:
     def piece(self, block: Block) -> Piece:
         return self.pieces[id(block)]
 
+    def arrange(self, inputs: Iterable[str]) -> None:
+        """Every block takes the model's inputs in this order, as the model itself does."""
+        places = {name: at for at, name in enumerate(inputs)}
+        for piece in self.pieces.values():
+            ordered = iter(sorted((name for name in piece.context if name in places), key=places.__getitem__))
+            piece.context = [next(ordered) if name in places else name for name in piece.context]
+
 
 def link(architecture: Architecture, flows: Callable[[str], Flow], options: Mapping[str, bool]) -> Program:
     """The program of an architecture; `options` answer the guards `option.x`.
@@ -71,7 +78,8 @@ def program_of(
     """
     program: Program | None = architecture.program
     if program is None or any(options.values()) or not _is_of(program, architecture.root):
-        return link(architecture, flows, options)
+        program = link(architecture, flows, options)
+    program.arrange(architecture.inputs)
     return program
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -59,6 +60,13 @@ def test_each_tower_counts_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> No
     made = module("bart", monkeypatch)
     edited = made.Model(replace(made.Config(), encoder_layers=3, decoder_layers=1))
     assert [len(edited.model.encoder.layers), len(edited.model.decoder.layers)] == [3, 1]
+
+
+def test_a_tower_takes_inputs_in_the_order_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = module("gpt2", monkeypatch)
+    model = made.Model()
+    taken = [list(signature(tower.forward).parameters) for tower in (model, model.tower)]
+    assert taken[0] == taken[1] == ["input_ids", "attention_mask", "position_ids"]
 
 
 def staged(family: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dict[str, tuple[int, ...]]]:

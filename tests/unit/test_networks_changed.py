@@ -303,7 +303,11 @@ def test_what_is_pooled_where_the_class_token_comes_behind_the_patches_layers(po
 
 @pytest.mark.parametrize("family", ["timm_mobilevit", "timm_mobilevitv2"])
 def test_an_activation_of_the_whole_network_is_that_of_its_convolutions_too(family: str) -> None:
-    said = {"architecture": family.removeprefix("timm_"), "num_classes": 5, "model_args": {"act_layer": "relu"}}
+    said = {
+        "architecture": family.removeprefix("timm_"),
+        "num_classes": 5,
+        "model_args": {"act_layer": "relu"},
+    }
     read = infer(replace(first_example(family), config=said), RULEBOOK)
     found = {known.value for known in read.facts if known.name.rpartition(".")[2] == "activation"}
     assert found == {"relu"}
