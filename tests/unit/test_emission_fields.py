@@ -65,7 +65,7 @@ def test_each_tower_counts_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_tower_takes_inputs_in_the_order_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     made = module("gpt2", monkeypatch)
     model = made.Model()
-    taken = [list(signature(tower.forward).parameters) for tower in (model, model.tower)]
+    taken = [list(signature(method).parameters) for method in (model.forward, model.tower)]
     assert taken[0] == taken[1] == ["input_ids", "attention_mask", "position_ids"]
 
 
