@@ -404,6 +404,8 @@ class _Search:
             (id(one), one, self.before.get(id(one)), self.listed.get(id(one), nothing)) for one in elements
         ]
         self.every = {key for key, *_ in self.rows}
+        # of each layer, and of the start, what was found of those that may come next: it is asked on every way there
+        self.preferred: dict[int, dict[int, tuple[object, ...]]] = {}
 
     def falling(self) -> None:
         """Lets numbers fall on the way up: `upconv2` stands before `upconv1`."""
@@ -441,7 +443,11 @@ class _Search:
             if key in waiting and first not in waiting and listed.isdisjoint(waiting)
         ]
         self.budget.left -= len(free)
-        for element in sorted(free, key=lambda one: self.preference(last, one)):
+        known = self.preferred.setdefault(id(last), {})
+        for element in free:
+            if id(element) not in known:
+                known[id(element)] = self.preference(last, element)
+        for element in sorted(free, key=lambda one: known[id(one)]):
             must_join = id(element) in self.must_join
             link = None if must_join else follow(before, element, self.is_grouped)
             link = self.joined(links, element) if link is None and self.is_joining else link
