@@ -93,24 +93,29 @@ def _name(node: ast.expr) -> str | None:
     return None if name is None else name.removeprefix("fact.")
 
 
-def names(node: ast.expr) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def names(node: ast.expr) -> tuple[str, ...]:
     """Every name in it, in order."""
+    return tuple(_names(node))
+
+
+def _names(node: ast.expr) -> Iterator[str]:
     name = _name(node)
     if name:
         yield name
     elif isinstance(node, ast.BinOp):
-        yield from names(node.left)
-        yield from names(node.right)
+        yield from _names(node.left)
+        yield from _names(node.right)
     elif isinstance(node, ast.UnaryOp):
-        yield from names(node.operand)
+        yield from _names(node.operand)
     elif isinstance(node, ast.Call):
-        yield from names(node.args[0])
+        yield from _names(node.args[0])
     elif isinstance(node, (ast.Tuple, ast.List)):
         for item in node.elts:
-            yield from names(item)
+            yield from _names(item)
     elif isinstance(node, ast.Subscript):
-        yield from names(node.value)
-        yield from names(node.slice)
+        yield from _names(node.value)
+        yield from _names(node.slice)
 
 
 def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:

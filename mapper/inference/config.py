@@ -74,12 +74,12 @@ class Config:
         value = part.get("model_type") if part.get("model_type") is not None else part.get("architecture")
         return value if isinstance(value, str) and value.strip() else None
 
-    @property
+    @cached_property
     def says_more_than_its_type(self) -> bool:
         """Whether it is a config that leaves fields out, not a type that somebody said of a checkpoint without one."""
         return not self.data.keys() <= set(_NAMING)
 
-    @property
+    @cached_property
     def is_of_a_class(self) -> bool:
         """Whether a class wrote it, with all its fields; timm names a network alone."""
         return self.data.get("model_type") is not None and self.says_more_than_its_type
@@ -160,6 +160,8 @@ class Config:
     def use(self, found: Iterable[Found]) -> None:
         """Note that a fact of the model comes from these fields."""
         names = [item.name for item in found if not item.default_of and not item.is_name]
+        if not names:
+            return
         self.read.update(names, [self.seen.twins[name] for name in names if name in self.seen.twins])
         self.looked_up.update(names)
 

@@ -180,7 +180,8 @@ class Facts:
         return found
 
     def _speaking(self, scope: Scope, name: str) -> list[FactRule]:
-        first = [rule for rule in self._unlisted(scope, name) if self._applies(rule, scope, None)]
+        unlisted = self._unlisted(scope, name)  # of most facts none
+        first = [rule for rule in unlisted if self._applies(rule, scope, None)] if unlisted else []
         if any(rule.is_constant for rule in first):
             return first
         silent = any(rule.silent for rule in first)

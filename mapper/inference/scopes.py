@@ -61,8 +61,8 @@ class Scope:
     @cached_property
     def tower_name(self) -> str | None:
         """Role of the outermost tower; None outside of towers."""
-        names = [scope.block.role for scope in self.up() if is_tower(scope.block)]
-        return names[-1] if names else None
+        around = self.parent.tower_name if self.parent else None
+        return self.block.role if around is None and is_tower(self.block) else around
 
     @cached_property
     def towers_inside(self) -> tuple[Place, ...]:
