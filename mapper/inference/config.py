@@ -252,9 +252,13 @@ class Config:
         """Fields that no fact came from and no rule ignores, in order; `ignored` by the part of the config."""
         return [found.name for found, known in self._left(ignored) if not known]
 
-    def harmful(self, ignored: Mapping[str, Ignored]) -> list[str]:
-        """Those of them that change nothing with some values, and have another: what they ask for is not done."""
-        return [f"{found.name} = {shown(found.value)}" for found, known in self._left(ignored) if known]
+    def harmful(self, ignored: Mapping[str, Ignored], elsewhere: Container[str] = ()) -> list[str]:
+        """Those of them that change nothing with some values, and have another: what they ask for is not done.
+
+        `elsewhere` are fields that only parts need which are not there.
+        """
+        left = (found for found, known in self._left(ignored) if known)
+        return [f"{found.name} = {shown(found.value)}" for found in left if found.name not in elsewhere]
 
     def telling(
         self,

@@ -16,7 +16,7 @@ from mapper.inference.families import Families
 from mapper.inference.hints import DEFAULT
 from mapper.inference.roots import task_of_config
 from mapper.inference.scopes import TOWER_LISTS, Scope
-from mapper.inference.unheeded import told_by_names
+from mapper.inference.unheeded import of_what_lacks, told_by_names
 from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
 from mapper.rulebook.ignored import Ignored
@@ -327,7 +327,7 @@ def harmful_fields(facts: Facts, root: Scope) -> tuple[list[str], list[Question]
     """
     config, families = facts.config, facts.families
     ignored = families.ignored()
-    fields = config.harmful(ignored)
+    fields = config.harmful(ignored, of_what_lacks(config.vocabulary, root))
     is_open = config.changes_its_network or not families.are_vouched_for
     unread = _needed(facts, root, ignored) if is_open else []
     if is_open:

@@ -75,13 +75,17 @@ def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> Told:
     """Flags of parts that are there, and fields of parts that are not, or of layers that differ."""
     scopes = (root, *root.below())
     roles = {f"{scope.block.kind}.{role}" for scope in scopes for role in scope.block.roles}
-    words = {word for role in roles for word in role.split(".")}
     shown = (fields for role, fields in vocabulary.shown.items() if role in roles)
-    others = (fields for word, fields in vocabulary.only_with.items() if word not in words)
     stored = {word for leaf in root.block.leaves() for word in leaf.place if isinstance(word, str)}
     flags = {start + word for word in stored for start in ("", *_THERE)}
-    names = frozenset().union(*others, vocabulary.by_layers if _differ(scopes) else ())
+    names = of_what_lacks(vocabulary, root).union(vocabulary.by_layers if _differ(scopes) else ())
     return Told(names, frozenset(flags).union(*shown))
+
+
+def of_what_lacks(vocabulary: ConfigVocabulary, root: Scope) -> frozenset[str]:
+    """Fields that nothing but parts need which the checkpoint has not."""
+    words = {word for scope in (root, *root.below()) for word in (scope.block.kind, *scope.block.roles)}
+    return frozenset().union(*(fields for word, fields in vocabulary.only_with.items() if word not in words))
 
 
 def _differ(scopes: Iterable[Scope]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
 from mapper.inference import infer
+from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
 from tests.unit.test_inference_unlisted import ANSWERS, LLAMA, facts, read
 
@@ -69,6 +71,14 @@ def test_other_fields_that_no_rule_reads_are_findings(field: str, value: Any) ->
     architecture = read(ANSWERS, model_type="unheard_of", **{field: value})
     assert architecture.missing == []
     assert f"config field is read by no rule: '{field}'" in architecture.findings
+
+
+def test_a_field_of_a_part_that_is_not_there_asks_for_nothing() -> None:
+    """An adapter behind what hears: a model of texts has nothing of either, one of sounds is refused."""
+    assert read(ANSWERS, model_type="unheard_of", add_adapter=True).missing == []
+    hears = next(family for family in RULEBOOK.families if family.name == "wav2vec2").examples[0]
+    of_sounds = replace(header(hears), config={**(hears.config or {}), "add_adapter": True})
+    assert "config 'add_adapter = true' asks for what no flow here does" in infer(of_sounds, RULEBOOK).missing
 
 
 def test_a_user_says_which_fields_change_nothing() -> None:
