@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mapper.architecture import Architecture
@@ -171,3 +173,14 @@ def test_images_whose_token_no_field_has_are_asked_for_it() -> None:
     made = infer(Checkpoint("x", "manifest", source.tensors, config), RULEBOOK, hints=hints)
     assert [question.fact for question in made.questions] == ["features.image_id"]
     assert (facts(made, "features.layer"), facts(made, "projector.activation")) == ([-1], ["gelu"])
+
+
+def test_whether_a_convolution_beside_conformer_layers_is_run_is_asked() -> None:
+    """Distances tell frames apart there: published code has the convolution and never runs it."""
+    source = header(next(one for one in RULEBOOK.families if one.name == "wav2vec2_conformer").examples[0])
+    unheard = replace(source, config={**(source.config or {}), "model_type": "unheard_of"})
+    asked = {question.fact: question.candidates for question in infer(unheard, RULEBOOK).questions}
+    assert asked["position.convolved"] == (True, False)
+    for is_run in (True, False):
+        told = infer(unheard, RULEBOOK, hints={"position.convolved": is_run, "convolution.masked": False})
+        assert told.missing == [] and set(facts(told, "position.convolved")) == {is_run}
