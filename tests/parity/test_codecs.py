@@ -110,19 +110,31 @@ def test_a_waveform_of_noise_and_a_spectrogram(tmp_path: Path) -> None:
     check(reference("UnivNetModel", config), tmp_path, {"two": inputs, "one": one})
 
 
-@pytest.mark.parametrize("shortcut", [False, True])
-def test_a_codec_of_recurrent_networks(shortcut: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shortcut", "padding", "causal", "norm"),
+    [
+        (False, "constant", True, "weight_norm"),
+        (True, "reflect", True, "weight_norm"),
+        (True, "constant", False, "weight_norm"),
+        (False, "reflect", False, "time_group_norm"),
+    ],
+)
+def test_a_codec_of_recurrent_networks(
+    shortcut: bool, padding: str, causal: bool, norm: str, tmp_path: Path
+) -> None:
     config = transformers.EncodecConfig(
         hidden_size=16,
         codebook_dim=16,
         codebook_size=32,
         num_filters=4,
-        upsampling_ratios=[4, 2],
+        upsampling_ratios=[4, 2] if causal else [4, 3],
         sampling_rate=4000,
         target_bandwidths=[5.1, 10.0],
         num_lstm_layers=1 + shortcut,
         use_conv_shortcut=shortcut,
-        pad_mode="reflect" if shortcut else "constant",
+        pad_mode=padding,
+        use_causal_conv=causal,
+        norm_type=norm,
         residual_kernel_size=5,
     )
     model = reference("EncodecModel", config)
@@ -146,7 +158,7 @@ def test_a_codec_of_recurrent_networks(shortcut: bool, tmp_path: Path) -> None:
         wanted = model.encode(values).audio_codes
     codes = made.built(input_values=values).audio_codes
     assert torch.equal(codes, wanted)
-    assert codes.shape[2] == 2 and len(codes.unique()) > 3
+    assert codes.shape[2] == (2 if causal else 3) and len(codes.unique()) > 3
 
 
 SPEECH = {
