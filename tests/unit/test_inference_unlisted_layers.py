@@ -171,3 +171,9 @@ def test_numbers_that_a_computation_must_need_are_not_passed_over(field: str) ->
     source = example("llama")
     told = read(source, source.tensors, {"rotary.style": "half"}, **{field: 3})
     assert any(field in line for line in told.missing)
+
+
+def test_layers_over_a_series_are_given_no_mask_of_padding() -> None:
+    source = example("time_series_transformer")
+    made = read(source, source.tensors)
+    assert "attention.masked" not in asked(made) and facts(made, "attention.masked") == {False}
