@@ -1,0 +1,48 @@
+"""What stands among words of a type that no family lists: features of connectors, packed images, learned queries."""
+
+from __future__ import annotations
+
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from tests.shipped import RULEBOOK
+from tests.unit.test_inference_unlisted import facts, unlisted
+
+
+def candidates(made: Architecture, fact: str) -> set[object]:
+    return {value for question in made.questions if question.fact == fact for value in question.candidates}
+
+
+def test_a_connector_gives_what_stands_among_the_words_whoever_lists_its_tower() -> None:
+    made = unlisted("granite_docling")
+    assert "tower/connected_image" in {block.flow for block in made.root.blocks()}
+
+
+def test_packed_images_are_a_layout_of_image_features() -> None:
+    (example, *_) = next(family for family in RULEBOOK.families if family.name == "lfm2_vl").examples
+    made = infer(header(example), RULEBOOK)
+    assert made.reading == "exact" and "+image_features+" in (made.root.flow or "")
+    assert facts(made, "features.layout") == ["packed"]
+
+
+def test_patches_that_a_map_reads_may_be_those_of_several_images() -> None:
+    assert candidates(unlisted("cosmos3_edge_vision"), "input.kind") == {None, "patches", "packed_pixels"}
+
+
+def test_learned_queries_read_positions_of_an_image_that_a_mask_places() -> None:
+    """Without a norm inside of attention no family has the names."""
+    (example, *_) = next(family for family in RULEBOOK.families if family.name == "kosmos_2").examples
+    found = header(example)
+    tensors = {name: info for name, info in found.tensors.items() if "inner_attn_ln" not in name}
+    config = {**(found.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert set(facts(made, "features")) == {"masked"}
+    assert "projector/queries" in {block.flow for block in made.root.blocks()}
+
+
+def test_a_class_token_is_normed_once_more_by_the_step_that_pools_it() -> None:
+    (example, *_) = next(family for family in RULEBOOK.families if family.name == "blip_vision").examples
+    made = infer(header(example), RULEBOOK)
+    assert made.reading == "exact" and facts(made, "norm.final") == ["twice"]
+    assert any((block.flow or "").endswith("+final_norm+pooled") for block in made.root.blocks())
