@@ -101,7 +101,8 @@ def facts(function: Function) -> Function:
         metavar="[AT:]FACT=V",
         multiple=True,
         callback=_facts,
-        help="Give a fact that no tensor and no config shows, such as attention.heads=12; AT narrows it to a part.",
+        help="Give a fact that no tensor and no config shows, such as attention.heads=12; AT narrows it to a part, "
+        "the narrowest of which holds.",
     )(function)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper._dataclass import dataclass
 from mapper.errors import HintError, shorten
-from mapper.inference.scopes import Scope, every_place
+from mapper.inference.scopes import Scope, every_place, words_at
 from mapper.rulebook.declared import FLOW, declared, is_nullable
 from mapper.rulebook.facts import TYPE
 from mapper.rulebook.renamed import fact_now, value_now
@@ -47,13 +47,13 @@ class Given:
 def read_hints(
     hints: Mapping[str, Any] | None, types: Mapping[str, str], rulebook: Rulebook | None = None
 ) -> list[Given]:
-    """The hints, checked against the known facts, their types and values; those with a scope first. Raises HintError."""
+    """The hints, checked against the known facts, their types and values; the narrower scope first. Raises HintError."""
     if hints is not None and not isinstance(hints, Mapping):
         raise HintError(
             f"hints are facts by name, as in {{'attention.heads': 12}}, not {type(hints).__name__}"
         )
     given = [_hint_with_evidence(key, value, types, rulebook) for key, value in (hints or {}).items()]
-    return sorted(given, key=lambda item: not item.at)
+    return sorted(given, key=lambda item: -len(words_at(item.at)) if item.at else 0)
 
 
 def _hint_with_evidence(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | None) -> Given:

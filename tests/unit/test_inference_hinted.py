@@ -202,3 +202,12 @@ def test_an_answer_that_other_stored_frequencies_contradict_is_refused() -> None
     assert infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 0.5}).reading == "unverified"
     with pytest.raises(HintError, match="'16' channels, and the frequencies"):
         infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 1.0})
+
+
+def test_what_is_said_of_a_part_holds_there_whatever_is_said_around_it_and_in_which_order() -> None:
+    hints = {"tower:norm.eps": 1e-3, "tower.layers:norm.eps": 1e-4}
+    for order in (hints, dict(reversed(hints.items()))):
+        made = infer(example("llama"), RULEBOOK, hints=order)
+        said = {fact.at: fact.value for fact in made.facts if fact.name == "norm.eps"}
+        assert {value for at, value in said.items() if "layers" in at} == {1e-4}
+        assert {value for at, value in said.items() if "layers" not in at} == {1e-3}
