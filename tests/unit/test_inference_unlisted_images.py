@@ -1,0 +1,80 @@
+"""Encoders of images, of parts of them, and of texts beside them, of a type that no family lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from tests.shipped import RULEBOOK
+from tests.unit.test_inference_unlisted import facts
+
+WIDTH, WIDE = 32, 48
+
+
+def of(shapes: dict[str, tuple[int, ...]], hints: dict[str, Any] | None = None, **more: Any) -> Architecture:
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    config = {
+        "model_type": "unheard_of",
+        "architectures": ["UnheardOfModel"],
+        "num_attention_heads": 4,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        **more,
+    }
+    return infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints=hints)
+
+
+def linear(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
+
+
+def norm(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
+
+
+def layer(first: str, second: str) -> dict[str, tuple[int, ...]]:
+    maps = [linear(f"layers.0.self_attn.{name}_proj", WIDTH, WIDTH) for name in ("q", "k", "v", "out")]
+    made = norm(f"layers.0.{first}") | norm(f"layers.0.{second}")
+    for one in maps:
+        made |= one
+    return made | linear("layers.0.mlp.fc1", WIDE, WIDTH) | linear("layers.0.mlp.fc2", WIDTH, WIDE)
+
+
+def test_a_text_whose_pooled_state_is_projected_is_asked_which_state_that_is() -> None:
+    shapes = {
+        "embeddings.token_embedding.weight": (99, WIDTH),
+        "embeddings.position_embedding.weight": (16, WIDTH),
+        **layer("norm1", "norm2"),
+        **norm("final_layer_norm"),
+        "projection.weight": (24, WIDTH),
+    }
+    (asked,) = [question for question in of(shapes).questions if question.fact == "pooling"]
+    assert asked.candidates == ("end", "highest", "first", "last", "mean")
+    told = of(shapes, {"pooling": "highest", "attention.causal": False})
+    assert told.missing == [] and set(facts(told, "pooling")) == {"highest"}
+
+
+def test_a_masked_autoencoder_may_do_without_a_class_token() -> None:
+    shapes = {
+        "embeddings.position_embeddings": (1, 16, WIDTH),
+        "embeddings.patch_embeddings.projection.weight": (WIDTH, 3, 8, 8),
+        "embeddings.patch_embeddings.projection.bias": (WIDTH,),
+        **layer("norm1", "norm2"),
+        **norm("layernorm"),
+    }
+    made = of(shapes, {"pooling": None}, mask_ratio=0.5)
+    assert made.missing == []
+    assert "embedding/patches+table+image_kept" in [block.flow for block in made.root.blocks()]
+
+
+def test_a_bias_of_a_head_for_classes_is_no_embedding() -> None:
+    entry = next(one for one in RULEBOOK.families if one.name == "grounding_dino")
+    old, new = "encoder_output_class_embed", "found_class_embed"
+    found = next(one for one in map(header, entry.examples) if any(old in name for name in one.tensors))
+    tensors = {name.replace(old, new): info for name, info in found.tensors.items()}
+    config = {**(found.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints={"phrases.masked": "hidden"})
+    assert not any(new in line for line in made.missing)
