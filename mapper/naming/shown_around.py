@@ -30,7 +30,7 @@ _GUESSED = (None, "down", "up", "lm_head", "hidden_projection", "linear")
 _ENTRIES = {"projection", "token", "patch"}
 _POSITIONS = {"position", "position_table"}
 _PLACES = {"pos", "position", "positions", "positional", "places", "pe"}  # words of such a table
-_HEADS = {"classifier", "class_head", "output_projection", "projection_head"}
+_HEADS = {"classifier", "class_head", "class_heads", "output_projection", "projection_head"}
 
 
 class _Stack(NamedTuple):

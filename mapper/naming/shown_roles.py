@@ -40,7 +40,15 @@ _PROJECTOR: BlockPath = (("projector", None),)
 _PROJECTING = ("linear", "up", "down", "weight")
 _FEED_FORWARD: BlockPath = (("feed_forward", None),)
 _LM_HEAD: BlockPath = (("lm_head", None),)
-_NO_CLASSIFIER = {"token", "lm_head", "classifier", "distilled_classifier", "projection"}
+_NO_CLASSIFIER = {
+    "token",
+    "lm_head",
+    "classifier",
+    "distilled_classifier",
+    "class_head",
+    "class_heads",
+    "projection",
+}
 
 
 def with_shown_roles(leaves: Iterable[Leaf]) -> list[Leaf]:

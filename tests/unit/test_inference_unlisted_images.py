@@ -78,3 +78,17 @@ def test_a_bias_of_a_head_for_classes_is_no_embedding() -> None:
     config = {**(found.config or {}), "model_type": "unheard_of"}
     made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints={"phrases.masked": "hidden"})
     assert not any(new in line for line in made.missing)
+
+
+def test_a_detector_of_several_feature_maps_needs_no_family() -> None:
+    """What reads points of them is known by its names; a map beside heads for classes is no classifier."""
+    entry = next(one for one in RULEBOOK.families if one.name == "deformable_detr")
+    found = header(entry.examples[0])
+    config = {**(found.config or {}), "model_type": "unheard_of"}
+    hints = {"level_maps:convolution.stride": 1, "norm.groups": 8}
+    checkpoint = Checkpoint("x", "manifest", found.tensors, config)
+    made = infer(checkpoint, RULEBOOK, hints=hints, use_families=False)
+    flows = {block.role: block.flow for block in made.root.blocks()}
+    assert flows["decoder"] == "tower/deformable_decoder" and flows["encoder"] == "tower/positioned_encoder"
+    assert "reference_map" in made.root.roles and "classifier" not in made.root.roles
+    assert made.root.flow == "root/encoded_maps+object_queries+detection"
