@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
@@ -92,3 +94,22 @@ def test_a_detector_of_several_feature_maps_needs_no_family() -> None:
     assert flows["decoder"] == "tower/deformable_decoder" and flows["encoder"] == "tower/positioned_encoder"
     assert "reference_map" in made.root.roles and "classifier" not in made.root.roles
     assert made.root.flow == "root/encoded_maps+object_queries+detection"
+
+
+@pytest.mark.parametrize(
+    ("family", "fact"),
+    [
+        ("rt_detr", "states.levels"),
+        ("dab_detr", "queries.anchored"),
+        ("sam3", "queries.anchored"),
+        ("conditional_detr", "queries.conditional"),
+    ],
+)
+def test_what_queries_are_is_shown_by_tensors(family: str, fact: str) -> None:
+    """Boxes have four numbers, points a head of their own: no family has to say so."""
+    entry = next(one for one in RULEBOOK.families if one.name == family)
+    found = header(entry.examples[0])
+    config = {**(found.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", found.tensors, config), RULEBOOK)
+    shown = {(one.value, one.evidence) for one in made.facts if one.name == fact}
+    assert shown in ({(True, "name")}, {(True, "rule")}, {(True, "shape")})
