@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -384,9 +384,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -559,7 +559,7 @@ class Model(nn.Module):
         length), token_type_ids (batch, length), position_ids (batch, length)
         """
         _, image_embeds = self.vision_model(pixel_values)
-        _, text_embeds = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
+        _, text_embeds = self.text_model(input_ids, attention_mask, token_type_ids, position_ids)
         text_embeds = self.text_projection(text_embeds)
         image_embeds = F.normalize(image_embeds, dim=-1)
         text_embeds = F.normalize(text_embeds, dim=-1)
@@ -601,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 7edc0bbb6a6e8c66
+# sha256 of all above: ec9cafcc978785b5

@@ -1,4 +1,4 @@
-"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules c977dfbf60d9.
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -189,9 +189,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -220,7 +220,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.bert(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.bert.pooler(x)
         relation = self.cls.seq_relationship(pooler_output)
         embedding_weight = self.bert.embeddings.word_embeddings.weight
@@ -256,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: eebf9fb86c550f2d
+# sha256 of all above: bbc86a69fba99273

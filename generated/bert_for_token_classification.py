@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules c977dfbf60d9.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -169,9 +169,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -198,7 +198,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.bert(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.bert.pooler(x)
         logits = self.classifier(x)
         return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
@@ -230,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 74aeec0af457889f
+# sha256 of all above: c2ecf7f236f54c86

@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules c977dfbf60d9.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -174,16 +174,16 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.tower(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.tower(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.pooler(x)
         return Output(last_hidden_state=x, pooler_output=pooler_output)
 
     def tower(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 251786ce51bddeee
+# sha256 of all above: f4c788d3c5e51e3e

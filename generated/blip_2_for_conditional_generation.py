@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules c977dfbf60d9.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -408,10 +408,10 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         image_features: Tensor,
-        position_ids: Tensor | None,
         attention_mask: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
-        x = self.embeddings(input_ids, image_features, position_ids, attention_mask)
+        x = self.embeddings(input_ids, image_features, attention_mask, position_ids)
         mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.layers:
             x = layer(x, mask)
@@ -421,8 +421,8 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         image_features: Tensor,
-        position_ids: Tensor | None,
         attention_mask: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
         x = scatter_features(self.embed_tokens(input_ids), image_features, input_ids, self.features_image_id)
         return x + self.embed_positions(
@@ -509,7 +509,7 @@ class Model(nn.Module):
         """
         encoder_hidden_states = self.vision_model(pixel_values)
         image_features = self.language_projection(self.qformer(encoder_hidden_states, self.query_tokens))
-        x = self.language_model.model.decoder(input_ids, image_features, position_ids, attention_mask)
+        x = self.language_model.model.decoder(input_ids, image_features, attention_mask, position_ids)
         logits = F.linear(x, self.language_model.model.decoder.embed_tokens.weight)
         return Output(logits=logits, last_hidden_state=x, image_hidden_states=image_features)
 
@@ -546,4 +546,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 15e3ccbb2e94ba59
+# sha256 of all above: 782bc2b1061a2132

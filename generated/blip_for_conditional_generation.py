@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -327,8 +327,8 @@ class Decoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        position_ids: Tensor | None,
         attention_mask: Tensor | None,
+        position_ids: Tensor | None,
         encoder_hidden_states: Tensor,
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
@@ -360,7 +360,7 @@ class Model(nn.Module):
         """
         encoder_hidden_states = self.vision_model(pixel_values)
         logits = self.text_decoder.cls.predictions(
-            self.text_decoder.bert(input_ids, position_ids, attention_mask, encoder_hidden_states)
+            self.text_decoder.bert(input_ids, attention_mask, position_ids, encoder_hidden_states)
         )
         return Output(
             logits=logits, image_embeds=encoder_hidden_states, last_hidden_state=encoder_hidden_states
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 444ec1370b1f60ff
+# sha256 of all above: eac68ba28905fc6f

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules c977dfbf60d9.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -433,9 +433,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -609,7 +609,7 @@ class Model(nn.Module):
         attention_mask (batch, length), token_type_ids (batch, length), position_ids (batch, length)
         """
         x, sounds = self.audio_model.audio_encoder(input_features, is_longer)
-        _, words = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
+        _, words = self.text_model(input_ids, attention_mask, token_type_ids, position_ids)
         sounds = F.normalize(self.audio_projection(sounds), dim=-1)
         words = F.normalize(self.text_projection(words), dim=-1)
         by_text, by_audio = words @ sounds.t(), sounds @ words.t()
@@ -644,4 +644,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 81690e2c274ee77b
+# sha256 of all above: c8bb68038ef27622

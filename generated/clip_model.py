@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules c977dfbf60d9.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,7 +229,7 @@ class TextLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """vision_model: a stack of layers with a norm before the layers and a norm after pooling."""
+    """vision_model: a stack of layers with a norm before the layers, pooling and a norm after it."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -259,7 +259,7 @@ class Decoder(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.text_hidden_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_ids, position_ids)
         mask = None if attention_mask is None else causal_mask(x, attention_mask)
@@ -294,7 +294,7 @@ class Model(nn.Module):
         length), position_ids (batch, length)
         """
         _, image_embeds = self.vision_model(pixel_values)
-        _, text_embeds = self.text_model(input_ids, position_ids, attention_mask)
+        _, text_embeds = self.text_model(input_ids, attention_mask, position_ids)
         image_embeds = self.visual_projection(image_embeds)
         text_embeds = self.text_projection(text_embeds)
         image_embeds = F.normalize(image_embeds, dim=-1)
@@ -337,4 +337,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: dc258fa212f0a392
+# sha256 of all above: 88f57e94c5224854

@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules c977dfbf60d9.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -139,7 +139,7 @@ class Encoder(nn.Module):
         )
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -161,7 +161,7 @@ class Model(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
-        x = self.distilbert(input_ids, position_ids, attention_mask)
+        x = self.distilbert(input_ids, attention_mask, position_ids)
         pooled = x[:, 0]
         logits = self.classifier_forward(pooled)
         return Output(logits=logits, last_hidden_state=x)
@@ -195,4 +195,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e85f9c0ab42c32c6
+# sha256 of all above: c505f15a629ae51c

@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules c977dfbf60d9.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -165,9 +165,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings_forward(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -202,7 +202,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.electra(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.electra(input_ids, attention_mask, token_type_ids, position_ids)
         logits = self.discriminator_predictions(x).squeeze(-1)
         return Output(logits=logits, last_hidden_state=x)
 
@@ -233,4 +233,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 2b19dde9feddfcd4
+# sha256 of all above: c0fdc1c4c389f46b

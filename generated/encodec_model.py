@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules c977dfbf60d9.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -156,7 +156,9 @@ class Codebook(nn.Module):
 
 
 class WaveEncoderUnits(nn.Module):
-    """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation."""
+    """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation,
+    with causal padding.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
         super().__init__()
@@ -170,14 +172,16 @@ class WaveEncoderUnits(nn.Module):
         self.shortcut: Any = nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels_2, 1)})
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.block["1"].conv(pad_mirrored(F.elu(x), self.kernel - 1, 0))
+        before, behind = self.kernel - 1, 0
+        y = self.block["1"].conv(pad_mirrored(F.elu(x), before, behind))
+        y = self.block["3"].conv(F.elu(y))
         x = self.shortcut.conv(x)
-        return x + self.block["3"].conv(F.elu(y))
+        return x + y
 
 
 class WaveEncoderUnitsWithConvolution(nn.Module):
-    """encoder.layers.*, decoder.layers.15: activation and causal convolution, strided where the kernel is
-    even.
+    """encoder.layers.*, decoder.layers.15: activation and convolution, strided where the kernel is even,
+    with causal padding.
     """
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
@@ -187,9 +191,8 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
         self.conv = Conv1dParametrized(conv_in_channels, conv_out_channels, kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(
-            pad_mirrored(F.elu(x), self.kernel - self.units_stride, -x.shape[-1] % self.units_stride)
-        )
+        before, behind = self.kernel - self.units_stride, -x.shape[-1] % self.units_stride
+        return self.conv(pad_mirrored(F.elu(x), before, behind))
 
 
 class WaveEncoderUnitsWithRecurrent(nn.Module):
@@ -405,4 +408,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 0f35c9095358483b
+# sha256 of all above: 5a53c3dab4ee6aa9

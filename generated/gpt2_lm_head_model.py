@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules c977dfbf60d9.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -134,7 +134,7 @@ class Decoder(nn.Module):
         self.ln_f = nn.LayerNorm(config.hidden_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
         mask = None if attention_mask is None else causal_mask(x, attention_mask)
@@ -158,7 +158,7 @@ class Model(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
-        x = self.transformer(input_ids, position_ids, attention_mask)
+        x = self.transformer(input_ids, attention_mask, position_ids)
         logits = F.linear(x, self.transformer.wte.weight)
         return Output(logits=logits, last_hidden_state=x)
 
@@ -188,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 165794a2c5534ea2
+# sha256 of all above: 5cd0f59d967c390a

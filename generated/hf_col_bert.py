@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules c977dfbf60d9.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -167,9 +167,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -198,7 +198,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.bert(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.bert.pooler(x)
         return Output(last_hidden_state=x, pooler_output=pooler_output)
 
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 32409c7a47279b9a
+# sha256 of all above: e9ad5474e91242c4

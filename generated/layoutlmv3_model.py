@@ -1,4 +1,4 @@
-"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family layoutlmv3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -158,9 +158,9 @@ class Embeddings(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        bbox: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        bbox: Tensor | None,
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
         x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
@@ -282,19 +282,19 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), bbox (batch, length,
         4), attention_mask (batch, length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        x = self.tower(input_ids, token_type_ids, position_ids, bbox, pixel_values, attention_mask)
+        x = self.tower(input_ids, pixel_values, bbox, attention_mask, token_type_ids, position_ids)
         return Output(last_hidden_state=x)
 
     def tower(
         self,
         input_ids: Tensor,
+        pixel_values: Tensor,
+        bbox: Tensor | None,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        bbox: Tensor | None,
-        pixel_values: Tensor,
-        attention_mask: Tensor | None,
     ) -> Tensor:
-        words = self.embeddings(input_ids, token_type_ids, position_ids, bbox)
+        words = self.embeddings(input_ids, bbox, token_type_ids, position_ids)
         image = self.image_embeddings(pixel_values)
         x = self.LayerNorm(torch.cat((words, image), dim=1))
         real = None
@@ -353,4 +353,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "pad_token_id": 1, "patch_size": 16,
 # "type_vocab_size": 2, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: f4910e3b62b3b2e5
+# sha256 of all above: 3a31546580c958bb

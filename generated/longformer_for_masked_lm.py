@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules c977dfbf60d9.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -207,10 +207,10 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
         attention_mask: Tensor | None,
         global_attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -242,7 +242,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), global_attention_mask (batch,
         length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        x = self.longformer(input_ids, token_type_ids, position_ids, attention_mask, global_attention_mask)
+        x = self.longformer(input_ids, attention_mask, global_attention_mask, token_type_ids, position_ids)
         embedding_weight = self.longformer.embeddings.word_embeddings.weight
         logits = self.lm_head(x, embedding_weight)
         return Output(logits=logits, last_hidden_state=x)
@@ -275,4 +275,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 2780dbaf28790546
+# sha256 of all above: d02f743ce998e11b

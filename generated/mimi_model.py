@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules c977dfbf60d9.
+"""kyutai/mimi: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -167,7 +167,9 @@ class FeedForward(nn.Module):
 
 
 class WaveEncoderUnits(nn.Module):
-    """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation."""
+    """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation,
+    with causal padding.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
         super().__init__()
@@ -180,13 +182,15 @@ class WaveEncoderUnits(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.block["1"].conv(pad_start(F.elu(x), self.kernel - 1, 1))
-        return x + self.block["3"].conv(F.elu(y))
+        before, behind = self.kernel - 1, 0
+        y = self.block["1"].conv(F.pad(F.elu(x), (before, behind)))
+        y = self.block["3"].conv(F.elu(y))
+        return x + y
 
 
 class WaveEncoderUnitsWithConvolution(nn.Module):
-    """encoder.layers.*, decoder.layers.14: activation and causal convolution, strided where the kernel is
-    even.
+    """encoder.layers.*, decoder.layers.14: activation and convolution, strided where the kernel is even,
+    with causal padding.
     """
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
@@ -196,7 +200,8 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
         self.conv = nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(pad_start(F.elu(x), self.kernel - self.units_stride, self.units_stride))
+        before, behind = self.kernel - self.units_stride, -x.shape[-1] % self.units_stride
+        return self.conv(F.pad(F.elu(x), (before, behind)))
 
 
 class WaveDecoderUnits(nn.Module):
@@ -512,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 6996d15574239a85
+# sha256 of all above: 58433f14bd6b5202

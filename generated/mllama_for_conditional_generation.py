@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules c977dfbf60d9.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -460,8 +460,8 @@ class ImageTiles(nn.Module):
             {"layers": nn.ModuleList(GatedLayers(config) for _ in range(8))}
         )
 
-    def forward(self, aspect_ratio_ids: Tensor, pixel_values: Tensor, aspect_ratio_mask: Tensor) -> Tensor:
-        x = self.layernorm_pre(self.embeddings(aspect_ratio_ids, pixel_values))
+    def forward(self, pixel_values: Tensor, aspect_ratio_ids: Tensor, aspect_ratio_mask: Tensor) -> Tensor:
+        x = self.layernorm_pre(self.embeddings(pixel_values, aspect_ratio_ids))
         images, tiles, places = x.shape[:3]
         x = F.pad(x, (0, 0, 0, -places % 8))
         mask = tile_mask(x, aspect_ratio_mask, places)
@@ -481,7 +481,7 @@ class ImageTiles(nn.Module):
         x = torch.cat((x, kept), dim=-1).unflatten(1, (tiles, -1))
         return x[:, :, :places].unflatten(0, pixel_values.shape[:2])
 
-    def embeddings(self, aspect_ratio_ids: Tensor, pixel_values: Tensor) -> Tensor:
+    def embeddings(self, pixel_values: Tensor, aspect_ratio_ids: Tensor) -> Tensor:
         images = aspect_ratio_ids.flatten()
         x = flatten_patches(
             self.patch_embedding(pixel_values.flatten(0, 2).type_as(self.patch_embedding.weight))
@@ -539,10 +539,10 @@ class Decoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None,
-        encoder_hidden_states: Tensor | None,
         cross_attention_mask: Tensor | None,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor | None,
+        position_ids: Tensor | None,
         reads_some: Tensor | None,
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
@@ -606,7 +606,7 @@ class Model(nn.Module):
             assert aspect_ratio_ids is not None
             assert aspect_ratio_mask is not None
             found = self.multi_modal_projector(
-                self.vision_model(aspect_ratio_ids, pixel_values, aspect_ratio_mask)
+                self.vision_model(pixel_values, aspect_ratio_ids, aspect_ratio_mask)
             )
         encoder_hidden_states = None
         if found is not None:
@@ -627,7 +627,7 @@ class Model(nn.Module):
             assert reads_some is not None
             cross_attention_mask = (read_places | ~reads_some[..., None])[:, None]
         x = self.language_model.model(
-            input_ids, attention_mask, position_ids, encoder_hidden_states, cross_attention_mask, reads_some
+            input_ids, cross_attention_mask, attention_mask, encoder_hidden_states, position_ids, reads_some
         )
         logits = self.language_model.lm_head(x)
         return Output(logits=logits, last_hidden_state=x)
@@ -665,4 +665,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0c18c1410df5007a
+# sha256 of all above: 14a403876eec450c

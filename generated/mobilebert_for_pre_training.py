@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules c977dfbf60d9.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,9 +25,10 @@ class Config:
 
     vocab_size: int = 30522  # shape: cls.predictions.bias [30522]
     embedding_size: int = 128  # shape: mobilebert.embeddings.word_embeddings.weight [30522, 128]
+    neighbours: int = 1  # shape: mobilebert.embeddings.embedding_transformation.weight [512, 384]
     hidden_size: int = 512  # shape: cls.seq_relationship.weight [2, 512]
-    positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
     segments: int = 2  # shape: mobilebert.embeddings.token_type_embeddings.weight [2, 512]
+    positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
     narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
@@ -89,27 +90,33 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """mobilebert.embeddings: token embeddings concatenated with those before and after, a projection,
-    position and segment embeddings, an affine norm (MobileBERT).
+    """mobilebert.embeddings: token embeddings with a projection to the hidden size, embeddings
+    concatenated with those of the words beside them, token types, learned position embeddings and a
+    norm.
     """
 
     def __init__(self, config: Config):
         super().__init__()
+        self.neighbours = config.neighbours
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
-        self.embedding_transformation = nn.Linear(3 * config.embedding_size, config.hidden_size)
-        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.embedding_transformation = nn.Linear(
+            (2 * config.neighbours + 1) * config.embedding_size, config.hidden_size
+        )
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.LayerNorm = Affine(config.hidden_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, token_type_ids: Tensor | None
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
-        x = self.embedding_transformation(
-            torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
-        )
+        count = self.neighbours
+        x = F.pad(x, (0, 0, count, count)).unfold(1, 2 * count + 1, 1)
+        x = x.flip(-1).transpose(-1, -2).flatten(2)
+        x = self.embedding_transformation(x)
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
         x = x + self.position_embeddings(position_indices(input_ids, position_ids))
-        return self.LayerNorm(x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids)))
+        return self.LayerNorm(x)
 
 
 class LmHead(nn.Module):
@@ -258,11 +265,11 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        position_ids: Tensor | None,
-        token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
-        x = self.embeddings(input_ids, position_ids, token_type_ids)
+        x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
         for layer in self.encoder.layer:
             x = layer(x, mask)
@@ -289,7 +296,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.mobilebert(input_ids, position_ids, token_type_ids, attention_mask)
+        x = self.mobilebert(input_ids, attention_mask, token_type_ids, position_ids)
         relation = self.cls.seq_relationship(x[:, 0])
         embedding_weight = self.mobilebert.embeddings.word_embeddings.weight
         return Output(
@@ -323,6 +330,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MobileBertForPreTraining"], "classifier_activation": false, "embedding_size":
 # 128, "hidden_act": "relu", "hidden_size": 512, "intermediate_size": 512, "layer_norm_eps": 1e-12,
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
-# 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
-# with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b6fb30c70ab28f54
+# 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# transformers-default"]}
+# sha256 of all above: 64cb620c9088b551

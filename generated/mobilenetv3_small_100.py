@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules c977dfbf60d9.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -25,6 +25,7 @@ class Config:
 
     channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
+    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
     pooled_size: int = 1024  # shape: classifier.weight [1000, 1024]
@@ -289,7 +290,7 @@ class Model(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=2,
+            stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -328,10 +329,14 @@ class Model(nn.Module):
         return Output(logits=self.classifier(pooled), last_hidden_state=x)
 
     def tower(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
-        x = F.hardswish(self.bn1(self.conv_stem(pixel_values.type_as(self.conv_stem.weight))))
+        x = self.embeddings(pixel_values)
         for stage in self.blocks:
             x = stage(x)
         return x, F.hardswish(self.conv_head(x.mean(dim=(-2, -1), keepdim=True)))
+
+    def embeddings(self, pixel_values: Tensor) -> Tensor:
+        x = self.conv_stem(pixel_values.type_as(self.conv_stem.weight))
+        return F.hardswish(self.bn1(x))
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -357,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1a514fbc7da77df9
+# sha256 of all above: c6e7d3f60b8150b4

@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules c977dfbf60d9.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,9 @@ class Config:
 
     channels: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     heads: int = 4  # config: num_attention_heads
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 640  # shape: classifier.weight [1000, 640]
@@ -77,7 +79,7 @@ def unfold_patches(x: Tensor, size: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """mobilevit.conv_stem: a stem: a convolution of stride two, a norm and an activation."""
+    """mobilevit.conv_stem: a stem: a convolution with a norm and an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -85,14 +87,15 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=2,
+            stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
         self.normalization = nn.BatchNorm2d(config.embedding_size)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return F.silu(self.normalization(self.convolution(pixel_values.type_as(self.convolution.weight))))
+        x = self.convolution(pixel_values.type_as(self.convolution.weight))
+        return F.silu(self.normalization(x))
 
 
 class Expansion(nn.Module):
@@ -116,18 +119,18 @@ class Depthwise(nn.Module):
     depthwise convolution and norm.
     """
 
-    def __init__(self, depthwise_channels: int, stride: int):
+    def __init__(self, config: Config, out_channels: int, stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            depthwise_channels,
-            depthwise_channels,
+            out_channels,
+            out_channels,
             kernel_size=3,
             stride=stride,
-            padding=1,
-            groups=depthwise_channels,
+            padding=config.pad_size,
+            groups=out_channels,
             bias=False,
         )
-        self.normalization = nn.BatchNorm2d(depthwise_channels)
+        self.normalization = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.normalization(self.convolution(x))
@@ -182,10 +185,10 @@ class LayerWithDepthwise(nn.Module):
     with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
-    def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size, kernel_size=1)
-        self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
+        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -198,10 +201,10 @@ class LayerWithDepthwiseAndResidual(nn.Module):
     channels, a depthwise convolution, a projection and a residual.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.expand_1x1 = Expansion(in_channels=64, out_channels=256, kernel_size=1)
-        self.conv_3x3 = Depthwise(depthwise_channels=256, stride=1)
+        self.conv_3x3 = Depthwise(config, out_channels=256, stride=1)
         self.reduce_1x1 = Expansion(in_channels=256, out_channels=64, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -229,7 +232,7 @@ class StageWithStride(nn.Module):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(
-            input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
+            config, input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
         )
         self.conv_kxk = Expansion(in_channels=output_size, out_channels=output_size, kernel_size=3)
         self.conv_1x1: Any = nn.ModuleDict(
@@ -267,10 +270,10 @@ class StageWithStride(nn.Module):
 class Stage(nn.Module):
     """mobilevit.encoder.layer.0: a stage of layers in sequence."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
-            [LayerWithDepthwise(input_size=16, inner_size=64, stride=1, output_size=32)]
+            [LayerWithDepthwise(config, input_size=16, inner_size=64, stride=1, output_size=32)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -282,12 +285,12 @@ class Stage(nn.Module):
 class StageWithResidual(nn.Module):
     """mobilevit.encoder.layer.1: a stage of layers in sequence."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(input_size=32, inner_size=128, stride=2, output_size=64),
-                *(LayerWithDepthwiseAndResidual() for _ in range(2)),
+                LayerWithDepthwise(config, input_size=32, inner_size=128, stride=2, output_size=64),
+                *(LayerWithDepthwiseAndResidual(config) for _ in range(2)),
             ]
         )
 
@@ -309,8 +312,8 @@ class StagedEncoder(nn.Module):
             {
                 "layer": nn.ModuleList(
                     [
-                        Stage(),
-                        StageWithResidual(),
+                        Stage(config),
+                        StageWithResidual(config),
                         StageWithStride(
                             config,
                             input_size=64,
@@ -397,4 +400,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3dce5a57a4968725
+# sha256 of all above: b593a4bd50dd932c

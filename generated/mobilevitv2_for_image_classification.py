@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules c977dfbf60d9.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,6 +26,7 @@ class Config:
 
     channels: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
+    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     patch_size: int = 2  # config: patch_size
@@ -45,7 +46,7 @@ torch.export.register_dataclass(Output)
 
 
 class Embeddings(nn.Module):
-    """mobilevitv2.conv_stem: a stem: a convolution of stride two, a norm and an activation."""
+    """mobilevitv2.conv_stem: a stem: a convolution with a norm and an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -53,14 +54,15 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=2,
+            stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
         self.normalization = nn.BatchNorm2d(config.embedding_size)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return F.silu(self.normalization(self.convolution(pixel_values.type_as(self.convolution.weight))))
+        x = self.convolution(pixel_values.type_as(self.convolution.weight))
+        return F.silu(self.normalization(x))
 
 
 class Expansion(nn.Module):
@@ -79,35 +81,16 @@ class Expansion(nn.Module):
 
 class Depthwise(nn.Module):
     """mobilevitv2.encoder.layer.*.layer.*.conv_3x3,
-    mobilevitv2.encoder.layer.*.downsampling_layer.conv_3x3: depthwise convolution and norm.
+    mobilevitv2.encoder.layer.*.downsampling_layer.conv_3x3 and 1 more: depthwise convolution and norm.
     """
 
-    def __init__(self, depthwise_channels: int, stride: int):
+    def __init__(self, config: Config, out_channels: int, stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            depthwise_channels,
-            depthwise_channels,
+            out_channels,
+            out_channels,
             kernel_size=3,
             stride=stride,
-            padding=1,
-            groups=depthwise_channels,
-            bias=False,
-        )
-        self.normalization = nn.BatchNorm2d(depthwise_channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.normalization(self.convolution(x))
-
-
-class Convolution(nn.Module):
-    """mobilevitv2.encoder.layer.*.conv_kxk: depthwise convolution and norm."""
-
-    def __init__(self, config: Config, out_channels: int):
-        super().__init__()
-        self.convolution = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=3,
             padding=config.pad_size,
             groups=out_channels,
             bias=False,
@@ -179,10 +162,10 @@ class LayerWithDepthwise(nn.Module):
     bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
-    def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size)
-        self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
+        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -195,10 +178,10 @@ class LayerWithDepthwiseAndResidual(nn.Module):
     channels, a depthwise convolution, a projection and a residual.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.expand_1x1 = Expansion(in_channels=128, out_channels=256)
-        self.conv_3x3 = Depthwise(depthwise_channels=256, stride=1)
+        self.conv_3x3 = Depthwise(config, out_channels=256, stride=1)
         self.reduce_1x1 = Expansion(in_channels=256, out_channels=128)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -224,9 +207,9 @@ class StageWithStride(nn.Module):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(
-            input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
+            config, input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
         )
-        self.conv_kxk = Convolution(config, out_channels=output_size)
+        self.conv_kxk = Depthwise(config, out_channels=output_size, stride=1)
         self.conv_1x1: Any = nn.ModuleDict(
             {"convolution": nn.Conv2d(output_size, hidden_size, kernel_size=1, bias=False)}
         )
@@ -253,10 +236,10 @@ class StageWithStride(nn.Module):
 class Stage(nn.Module):
     """mobilevitv2.encoder.layer.0: a stage of layers in sequence."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
-            [LayerWithDepthwise(input_size=32, inner_size=64, stride=1, output_size=64)]
+            [LayerWithDepthwise(config, input_size=32, inner_size=64, stride=1, output_size=64)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -268,12 +251,12 @@ class Stage(nn.Module):
 class StageWithResidual(nn.Module):
     """mobilevitv2.encoder.layer.1: a stage of layers in sequence."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(input_size=64, inner_size=128, stride=2, output_size=128),
-                LayerWithDepthwiseAndResidual(),
+                LayerWithDepthwise(config, input_size=64, inner_size=128, stride=2, output_size=128),
+                LayerWithDepthwiseAndResidual(config),
             ]
         )
 
@@ -293,8 +276,8 @@ class StagedEncoder(nn.Module):
             {
                 "layer": nn.ModuleList(
                     [
-                        Stage(),
-                        StageWithResidual(),
+                        Stage(config),
+                        StageWithResidual(config),
                         StageWithStride(
                             config,
                             input_size=128,
@@ -373,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0fa961869637d462
+# sha256 of all above: bfbc30e37beacda4

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules c977dfbf60d9.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -205,12 +205,12 @@ class Model(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
-        x = self.tower(input_ids, position_ids, attention_mask)
+        x = self.tower(input_ids, attention_mask, position_ids)
         pooler_output = self.pooler(x)
         logits = F.linear(x, self.embeddings.word_embeddings.weight)
         return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
-    def tower(self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:
+    def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
         mask = padding_mask(attention_mask)
         buckets = relative_buckets(relative_distances(x), self.buckets, self.max_distance)
@@ -247,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: 1bb33ca6808e01d4
+# sha256 of all above: 026a12415730557d

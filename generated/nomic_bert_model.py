@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules c977dfbf60d9.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -161,14 +161,14 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.tower(input_ids, token_type_ids, attention_mask, position_ids)
+        x = self.tower(input_ids, attention_mask, token_type_ids, position_ids)
         return Output(last_hidden_state=x)
 
     def tower(
         self,
         input_ids: Tensor,
-        token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
         position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings_forward(input_ids, token_type_ids)
@@ -213,4 +213,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1c8d178c9b53433a
+# sha256 of all above: 36f604ec175db161

@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules c977dfbf60d9.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,16 +127,16 @@ class Decoder(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
-        x = self.embeddings(input_ids, position_ids, attention_mask)
+        x = self.embeddings(input_ids, attention_mask, position_ids)
         mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.layers:
             x = layer(x, mask)
         return self.final_layer_norm(x)
 
     def embeddings(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
         return x + self.embed_positions(
@@ -156,7 +156,7 @@ class Model(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
-        x = self.decoder(input_ids, position_ids, attention_mask)
+        x = self.decoder(input_ids, attention_mask, position_ids)
         logits = F.linear(x, self.decoder.embed_tokens.weight)
         return Output(logits=logits, last_hidden_state=x)
 
@@ -187,4 +187,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 95485c2dc4f34a43
+# sha256 of all above: 43bfdea3be1660c4

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules c977dfbf60d9.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,9 @@ class Config:
 
     text_hidden_size: int = 1024  # shape: model.language_model.norm.weight [1024]
     state_key_heads: int = 16  # config: text_config.linear_num_key_heads
-    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_qkv.weight [6144, 1024] = 2 ...
+    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.conv1d.weight [6144, 1, 4] = 2 * ...
     state_key_dim: int = 128
-    # shape: model.language_model.layers.{0..2,4..6,..}.linear_attn.in_proj_b.weight [16, 1024]
+    # shape: model.language_model.layers.{0..2,4..6,8..10,12..14,16..18,20..22}.linear_attn.A_log [16]
     state_heads: int = 16
     # shape: model.language_model.layers.{0..2,4..6,8..10,12..14,16..18,20..22}.linear_attn.norm.weight [128]
     state_value_dim: int = 128
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 4e7609a42dcdcea5
+# sha256 of all above: c80e82f378e50c4d

@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules c977dfbf60d9.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,6 +26,7 @@ class Config:
 
     channels: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
+    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
     group_size: int = 64  # shape: regnet.encoder.stages.0.layers.0.layer.1.convolution.weight [128, 64, 3, 3]
     stage_stride: int = 2  # rule: families/resnet.yaml (a stage halves the image)
@@ -45,7 +46,7 @@ torch.export.register_dataclass(Output)
 
 
 class Embeddings(nn.Module):
-    """regnet.embedder.embedder: a stem: a convolution of stride two, a norm and an activation."""
+    """regnet.embedder.embedder: a stem: a convolution with a norm and an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -53,14 +54,15 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=2,
+            stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
         self.normalization = nn.BatchNorm2d(config.embedding_size)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return F.relu(self.normalization(self.convolution(pixel_values.type_as(self.convolution.weight))))
+        x = self.convolution(pixel_values.type_as(self.convolution.weight))
+        return F.relu(self.normalization(x))
 
 
 class Convolution(nn.Module):
@@ -119,17 +121,23 @@ class SqueezeExcitation(nn.ModuleDict):
 
 
 class LayerWithShortcut(nn.Module):
-    """regnet.encoder.stages.*.layers.0: three convolutions, the middle one over groups of channels, with
-    one activation and a residual (RegNet).
+    """regnet.encoder.stages.*.layers.0: three convolutions, the middle one over groups of channels where
+    there are several, with one activation throughout, with squeeze-and-excitation and a residual that
+    is projected.
     """
 
     def __init__(
-        self, config: Config, in_channels: int, hidden_size: int, squeeze_excitation_reduced_size: int
+        self,
+        config: Config,
+        input_size: int,
+        reduced_size: int,
+        hidden_size: int,
+        squeeze_excitation_reduced_size: int,
     ):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
+                Convolution(in_channels=input_size, out_channels=reduced_size, stride=1),
                 ConvolutionWithGroupedAlike(config, channels=hidden_size, stage_stride=config.stage_stride),
                 nn.ModuleDict(
                     {
@@ -138,46 +146,49 @@ class LayerWithShortcut(nn.Module):
                         )
                     }
                 ),
-                Convolution(in_channels=hidden_size, out_channels=hidden_size, stride=1),
+                Convolution(in_channels=reduced_size, out_channels=hidden_size, stride=1),
             ]
         )
         self.shortcut = Convolution(
-            in_channels=in_channels, out_channels=hidden_size, stride=config.stage_stride
+            in_channels=input_size, out_channels=hidden_size, stride=config.stage_stride
         )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.layer[1](F.relu(self.layer[0](x))))
         y = self.layer[2].attention(y)
-        x = self.shortcut(x)
-        return F.relu(x + self.layer[3](y))
+        y = self.shortcut(x) + self.layer[3](y)
+        return F.relu(y)
 
 
 class Layer(nn.Module):
-    """regnet.encoder.stages.*.layers.*: three convolutions, the middle one over groups of channels, with
-    one activation and a residual (RegNet).
+    """regnet.encoder.stages.*.layers.*: three convolutions, the middle one over groups of channels where
+    there are several, with one activation throughout, with squeeze-and-excitation and a residual.
     """
 
-    def __init__(self, config: Config, channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(
+        self, config: Config, input_size: int, reduced_size: int, squeeze_excitation_reduced_size: int
+    ):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=channels, out_channels=channels, stride=1),
-                ConvolutionWithGroupedAlike(config, channels=channels, stage_stride=1),
+                Convolution(in_channels=input_size, out_channels=reduced_size, stride=1),
+                ConvolutionWithGroupedAlike(config, channels=input_size, stage_stride=1),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            channels=channels, reduced_size=squeeze_excitation_reduced_size
+                            channels=input_size, reduced_size=squeeze_excitation_reduced_size
                         )
                     }
                 ),
-                Convolution(in_channels=channels, out_channels=channels, stride=1),
+                Convolution(in_channels=reduced_size, out_channels=input_size, stride=1),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.layer[1](F.relu(self.layer[0](x))))
         y = self.layer[2].attention(y)
-        return F.relu(x + self.layer[3](y))
+        y = x + self.layer[3](y)
+        return F.relu(y)
 
 
 class Stage(nn.Module):
@@ -186,7 +197,8 @@ class Stage(nn.Module):
     def __init__(
         self,
         config: Config,
-        in_channels: int,
+        input_size: int,
+        reduced_size: int,
         hidden_size: int,
         squeeze_excitation_reduced_size: int,
         layers_squeeze_excitation_reduced_size: int,
@@ -196,13 +208,15 @@ class Stage(nn.Module):
             [
                 LayerWithShortcut(
                     config,
-                    in_channels=in_channels,
+                    input_size=input_size,
+                    reduced_size=reduced_size,
                     hidden_size=hidden_size,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                 ),
                 Layer(
                     config,
-                    channels=hidden_size,
+                    input_size=hidden_size,
+                    reduced_size=reduced_size,
                     squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                 ),
             ]
@@ -220,7 +234,8 @@ class Stage2(nn.Module):
     def __init__(
         self,
         config: Config,
-        in_channels: int,
+        input_size: int,
+        reduced_size: int,
         hidden_size: int,
         squeeze_excitation_reduced_size: int,
         layers_squeeze_excitation_reduced_size: int,
@@ -231,14 +246,16 @@ class Stage2(nn.Module):
             [
                 LayerWithShortcut(
                     config,
-                    in_channels=in_channels,
+                    input_size=input_size,
+                    reduced_size=reduced_size,
                     hidden_size=hidden_size,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                 ),
                 *(
                     Layer(
                         config,
-                        channels=hidden_size,
+                        input_size=hidden_size,
+                        reduced_size=reduced_size,
                         squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
                     for _ in range(layers - 1)
@@ -264,14 +281,16 @@ class StagedEncoder(nn.Module):
                     [
                         Stage(
                             config,
-                            in_channels=32,
+                            input_size=32,
+                            reduced_size=128,
                             hidden_size=128,
                             squeeze_excitation_reduced_size=8,
                             layers_squeeze_excitation_reduced_size=32,
                         ),
                         Stage2(
                             config,
-                            in_channels=128,
+                            input_size=128,
+                            reduced_size=192,
                             hidden_size=192,
                             squeeze_excitation_reduced_size=32,
                             layers_squeeze_excitation_reduced_size=48,
@@ -279,7 +298,8 @@ class StagedEncoder(nn.Module):
                         ),
                         Stage2(
                             config,
-                            in_channels=192,
+                            input_size=192,
+                            reduced_size=512,
                             hidden_size=512,
                             squeeze_excitation_reduced_size=48,
                             layers_squeeze_excitation_reduced_size=128,
@@ -287,7 +307,8 @@ class StagedEncoder(nn.Module):
                         ),
                         Stage(
                             config,
-                            in_channels=512,
+                            input_size=512,
+                            reduced_size=1088,
                             hidden_size=1088,
                             squeeze_excitation_reduced_size=128,
                             layers_squeeze_excitation_reduced_size=272,
@@ -345,4 +366,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 97556e376780d809
+# sha256 of all above: 7a28d4809469fa94

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules c977dfbf60d9.
+"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -185,7 +185,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.tower(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.tower(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.pooler(x)
         logits = F.linear(x, self.embeddings.word_embeddings.weight)
         return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
@@ -193,9 +193,9 @@ class Model(nn.Module):
     def tower(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -230,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2530f57500ab9820
+# sha256 of all above: 6c4ea2ae33e0a020

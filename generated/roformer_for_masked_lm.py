@@ -1,4 +1,4 @@
-"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family roformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -184,7 +184,7 @@ class Encoder(nn.Module):
         )
 
     def forward(
-        self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids)
         mask = padding_mask(attention_mask)
@@ -206,7 +206,7 @@ class Model(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length)"""
-        x = self.roformer(input_ids, token_type_ids, attention_mask)
+        x = self.roformer(input_ids, attention_mask, token_type_ids)
         embedding_weight = self.roformer.embeddings.word_embeddings.weight
         logits = self.cls.predictions(x, embedding_weight)
         return Output(logits=logits, last_hidden_state=x)
@@ -238,4 +238,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "roformer", "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 50000},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4fc1eac81285f5d7
+# sha256 of all above: 3898106a08d90d57

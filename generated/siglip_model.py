@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules c977dfbf60d9.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -137,20 +137,19 @@ class VisionAttentionWithQkv(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.heads = config.heads
         self.head_dim = config.head_dim
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * config.heads * config.head_dim))
         self.in_proj_weight = nn.Parameter(
             torch.zeros(3 * config.heads * config.head_dim, config.hidden_size)
         )
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * config.heads * config.head_dim))
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, source: Tensor) -> Tensor:
-        size = self.heads * self.head_dim
-        k, v = F.linear(source, self.in_proj_weight[size:], self.in_proj_bias[size:]).chunk(2, dim=-1)
-        q = split_heads(F.linear(x, self.in_proj_weight[:size], self.in_proj_bias[:size]), self.head_dim)
-        k = split_heads(k, self.head_dim)
-        v = split_heads(v, self.head_dim)
+        query_bias, key_bias, value_bias = self.in_proj_bias.chunk(3)
+        q_weight, k_weight, v_weight = self.in_proj_weight.chunk(3)
+        q = split_heads(F.linear(x, q_weight, query_bias), self.head_dim)
+        k = split_heads(F.linear(source, k_weight, key_bias), self.head_dim)
+        v = split_heads(F.linear(source, v_weight, value_bias), self.head_dim)
         return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
 
 
@@ -211,7 +210,7 @@ class VisionLayer(nn.Module):
 
 
 class AttentionPooler(nn.Module):
-    """vision_model.head: attention pooling by a learned query."""
+    """vision_model.head: attention pooling with a learned query and a feed-forward network after it."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -274,7 +273,7 @@ class TextEncoder(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.projection_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -305,7 +304,7 @@ class Model(nn.Module):
         length), position_ids (batch, length)
         """
         _, image_embeds = self.vision_model(pixel_values)
-        _, text_embeds = self.text_model(input_ids, position_ids, attention_mask)
+        _, text_embeds = self.text_model(input_ids, attention_mask, position_ids)
         image_embeds = F.normalize(image_embeds, dim=-1)
         text_embeds = F.normalize(text_embeds, dim=-1)
         logits = text_embeds @ image_embeds.t() * self.logit_scale.exp()
@@ -343,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: dfa1a7b2506d4efc
+# sha256 of all above: 996d39278f87d956

@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules c977dfbf60d9.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -212,7 +212,7 @@ class CrossAttention(nn.Module):
 
 
 class EncoderEmbeddings(nn.Module):
-    """speecht5.encoder.prenet: token embeddings with sinusoidal position embeddings with a learned scale."""
+    """speecht5.encoder.prenet: token embeddings with sinusoidal position embeddings and a learned scale."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -436,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 27fc08452379ab65
+# sha256 of all above: fac8d8796b93b796

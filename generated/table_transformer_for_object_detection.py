@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules c977dfbf60d9.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,6 +44,7 @@ class Config:
     hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
     queries: int = 15  # shape: model.query_position_embeddings.weight [15, 256]
     labels: int = 3  # shape: class_labels_classifier.weight [3, 256]
+    sinusoidal_temperature: float = 10000.0  # default: vocabulary/config_objects.yaml (paper 2005.12872)
 
 
 @dataclass
@@ -429,40 +430,46 @@ class StagedEncoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with an encoder of feature maps with 2D sinusoidal position embeddings, a decoder of
-    learned object queries (DETR) and labels and boxes.
+    """The model with an encoder with 2D sinusoidal position embeddings, the coarsest feature map, a
+    decoder of learned object queries (DETR) and labels and boxes.
     """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
+        self.sinusoidal_temperature = config.sinusoidal_temperature
         self.model: Any = nn.ModuleDict(
             {
                 "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagedEncoder(config)})}),
                 "input_projection": nn.Conv2d(512, config.hidden_size, kernel_size=1),
                 "encoder": PositionedEncoder(config),
-                "query_position_embeddings": nn.Embedding(config.queries, 256),
+                "query_position_embeddings": nn.Embedding(config.queries, config.hidden_size),
                 "decoder": QueryDecoder(config),
             }
         )
-        self.bbox_predictor: Any = nn.ModuleDict({"layers": FeedForward(config)})
         self.class_labels_classifier = nn.Linear(config.hidden_size, config.labels)
+        self.bbox_predictor: Any = nn.ModuleDict({"layers": FeedForward(config)})
 
     def forward(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Output:
         """pixel_values (batch, channels, height, width), pixel_mask (batch, height, width)"""
         x = self.model.input_projection(self.model.backbone.conv_encoder.model(pixel_values))
         seen = unmasked_positions(x, pixel_mask)
-        encoder_positions = masked_sinusoids(x, seen, 10000.0)
+        encoder_positions = masked_sinusoids(
+            x, seen, self.sinusoidal_temperature, self.sinusoidal_temperature
+        )
         cross_attention_mask = padding_mask(seen.flatten(1))
         places = x.flatten(2).transpose(1, 2)
         encoder_hidden_states = self.model.encoder(places, encoder_positions, cross_attention_mask)
-        query_places = self.model.query_position_embeddings.weight.expand(x.shape[0], -1, -1)
+        query_places = self.model.query_position_embeddings.weight.expand(
+            encoder_hidden_states.shape[0], -1, -1
+        )
         queries = torch.zeros_like(query_places)
         x = self.model.decoder(
             queries, query_places, encoder_hidden_states, encoder_positions, cross_attention_mask
         )
+        scores = self.class_labels_classifier(x)
         offsets = self.bbox_predictor.layers(x)
         return Output(
-            logits=self.class_labels_classifier(x),
+            logits=scores,
             pred_boxes=offsets.sigmoid(),
             last_hidden_state=x,
             encoder_last_hidden_state=encoder_hidden_states,
@@ -497,4 +504,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 242e2bf2a8f3e3e6
+# sha256 of all above: 0ba63acfb2f5b5d0

@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules c977dfbf60d9.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,7 +127,7 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
-        self, token_type_ids: Tensor | None, input_ids: Tensor, position_ids: Tensor | None
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         types = token_type_ids
         if types is None:
@@ -229,12 +229,12 @@ class Encoder(nn.Module):
 
     def forward(
         self,
-        token_type_ids: Tensor | None,
         input_ids: Tensor,
-        position_ids: Tensor | None,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
-        x = self.embeddings(token_type_ids, input_ids, position_ids)
+        x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
         for layer in self.encoder.layer:
             x = layer(x, mask)
@@ -265,7 +265,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length, 7),
         position_ids (batch, length)
         """
-        x = self.tapas(token_type_ids, input_ids, position_ids, attention_mask)
+        x = self.tapas(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.tapas.pooler(x)
         types = token_type_ids
         if types is None:
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: d669dbc2a89beee1
+# sha256 of all above: 0a978e79be80bb51

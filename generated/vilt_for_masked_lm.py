@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules c977dfbf60d9.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -243,10 +243,10 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
         pixel_values: Tensor,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
         words = (
             self.embeddings.text_embeddings(input_ids, token_type_ids, position_ids)
@@ -283,7 +283,7 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        x = self.vilt(input_ids, token_type_ids, position_ids, pixel_values, attention_mask)
+        x = self.vilt(input_ids, pixel_values, attention_mask, token_type_ids, position_ids)
         pooler_output = self.vilt.pooler(x)
         embedding_weight = self.vilt.embeddings.text_embeddings.word_embeddings.weight
         logits = self.mlm_score(x, embedding_weight)
@@ -317,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 3413e72e9f1af893
+# sha256 of all above: b4b61de769f5c918

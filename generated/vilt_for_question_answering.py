@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules c977dfbf60d9.
+"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -241,10 +241,10 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
         pixel_values: Tensor,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
     ) -> Tensor:
         words = (
             self.embeddings.text_embeddings(input_ids, token_type_ids, position_ids)
@@ -282,7 +282,7 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        x = self.vilt(input_ids, token_type_ids, position_ids, pixel_values, attention_mask)
+        x = self.vilt(input_ids, pixel_values, attention_mask, token_type_ids, position_ids)
         pooler_output = self.vilt.pooler(x)
         logits = self.classifier(pooler_output)
         return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
@@ -314,4 +314,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size": 32, "qkv_bias": true,
 # "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: cadece6d8cd61b6c
+# sha256 of all above: dff5a8ba8e623415

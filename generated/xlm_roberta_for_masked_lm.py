@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -193,9 +193,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -222,7 +222,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.roberta(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.roberta.pooler(x)
         embedding_weight = self.roberta.embeddings.word_embeddings.weight
         logits = self.lm_head(x, embedding_weight)
@@ -255,4 +255,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 50c73009933d270e
+# sha256 of all above: 014fc6837bfb0fcb

@@ -1,4 +1,4 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules c977dfbf60d9.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -179,9 +179,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -208,7 +208,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.roberta(input_ids, attention_mask, token_type_ids, position_ids)
         pooled = x[:, 0]
         logits = self.classifier(pooled)
         return Output(logits=logits, last_hidden_state=x)
@@ -241,4 +241,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: da06e4bdb4ec65ca
+# sha256 of all above: 54cbbd2616143049

@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules c977dfbf60d9.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 240ceaa6d091.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -176,9 +176,9 @@ class Encoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
-        attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, token_type_ids, position_ids)
         mask = padding_mask(attention_mask)
@@ -205,7 +205,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
         position_ids (batch, length)
         """
-        x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
+        x = self.roberta(input_ids, attention_mask, token_type_ids, position_ids)
         embedding_weight = self.roberta.embeddings.word_embeddings.weight
         logits = self.lm_head(x, embedding_weight)
         return Output(logits=logits, last_hidden_state=x)
@@ -238,4 +238,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: f9106990dc0e5795
+# sha256 of all above: 068a404cc17a8fe7
