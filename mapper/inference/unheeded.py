@@ -74,7 +74,12 @@ NOTHING = Told(frozenset(), frozenset())
 def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> Told:
     """Flags of parts that are there, and fields of parts that are not, or of layers that differ."""
     scopes = (root, *root.below())
-    roles = {f"{scope.block.kind}.{role}" for scope in scopes for role in scope.block.roles}
+    roles = {
+        f"{block}.{role}"
+        for scope in scopes
+        for block in (scope.block.kind, scope.block.role)
+        for role in scope.block.roles
+    }
     shown = (fields for role, fields in vocabulary.shown.items() if role in roles)
     stored = {word for leaf in root.block.leaves() for word in leaf.place if isinstance(word, str)}
     flags = {start + word for word in stored for start in ("", *_THERE)}

@@ -81,6 +81,16 @@ def test_a_field_of_a_part_that_is_not_there_asks_for_nothing() -> None:
     assert "config 'add_adapter = true' asks for what no flow here does" in infer(of_sounds, RULEBOOK).missing
 
 
+def test_a_flag_of_a_part_of_one_block_is_what_its_names_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    hears = header(next(family for family in RULEBOOK.families if family.name == "wav2vec2").examples[0])
+    said = {**(hears.config or {}), "model_type": "unheard_of", "norm_of_features": True}
+    (line,) = (line for line in infer(replace(hears, config=said), RULEBOOK).missing if "of_features" in line)
+    assert line.endswith("asks for what no flow here does")
+    monkeypatch.setitem(RULEBOOK.config_vocabulary.shown, "feature_projection.norm", ("norm_of_features",))
+    missing = infer(replace(hears, config=said), RULEBOOK).missing
+    assert not any("norm_of_features" in line for line in missing)
+
+
 def test_a_user_says_which_fields_change_nothing() -> None:
     fields = {"softmax_one": True, "num_loops": 2}
     assert len(read(ANSWERS, model_type="unheard_of", **fields).missing) == 2
