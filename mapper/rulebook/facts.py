@@ -374,8 +374,12 @@ class FactTable(FactRules):
         return {name: rule.over for name in found for rule in self[name] if rule.apart}
 
     def _items(self, name: str) -> list[dict[str, Any]]:
-        placed = self._placed(name) if name in self._said else ()
-        return [item for _, item in placed if isinstance(item, dict)]
+        """The definitions of a fact, in no order."""
+        said = self._said.get(name, ())
+        items = said if isinstance(said, list) else [said]
+        if name in self._rows:
+            items = [*items, *(item for _, item in self._rows[name])]
+        return [item for item in items if isinstance(item, dict)]
 
 
 def fields_of(document: Document) -> Fields:
