@@ -186,13 +186,14 @@ class Facts:
             return first
         silent = any(rule.silent for rule in first)
         said: list[FactRule] = []
-        for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
-            if not level:
-                continue
+        common = self.common.get(name, ())
+        for model_type, level in (*self.families.facts(scope, name), (None, common)):
             rules = [rule for rule in level if rule.is_everywhere or self._applies(rule, scope, model_type)]
+            if not rules:
+                continue
             if silent or any(rule.is_about_fields and self._is_heard(rule, scope) for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
-            if level is not self.common.get(name) and self._is_in_common_field(scope, name):
+            if level is not common and self._is_in_common_field(scope, name):
                 rules = [rule for rule in rules if not rule.is_constant or not is_number(rule.value)]
             said += rules
             if any(rule.is_constant for rule in rules):
