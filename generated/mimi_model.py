@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 240ceaa6d091.
+"""kyutai/mimi: written by mapper 0.1.0, rules 1af676d1617b.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 58433f14bd6b5202
+# sha256 of all above: 34d3dd8098d9dfe1

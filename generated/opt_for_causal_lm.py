@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 240ceaa6d091.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 1af676d1617b.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -187,4 +187,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 43bfdea3be1660c4
+# sha256 of all above: f493bec6b883da67

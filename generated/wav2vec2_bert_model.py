@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 240ceaa6d091.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 1af676d1617b.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -168,8 +168,9 @@ class Convolution(nn.Module):
         x = self.layer_norm(x)
         x = F.glu(self.pointwise_conv1(x.transpose(1, 2)), dim=1)
         x = zero_padding(x.transpose(1, 2), frames).transpose(1, 2)
-        x = self.depthwise_layer_norm(self.depthwise_conv(F.pad(x, (self.kernel_size - 1, 0))))
-        x = self.pointwise_conv2(F.silu(x))
+        x = F.pad(x, (self.kernel_size - 1, 0))
+        x = F.silu(self.depthwise_layer_norm(self.depthwise_conv(x)))
+        x = self.pointwise_conv2(x)
         return x.transpose(1, 2)
 
 
@@ -263,4 +264,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: d8bdb1b8d3136a7a
+# sha256 of all above: 508a139268744414
