@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 1af676d1617b.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules a82d9f3746c6.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,12 +25,12 @@ class Config:
 
     codes: int = 1024  # shape: quantizer.layers.{0..31}.codebook.embed [1024, 128]
     code_size: int = 128  # shape: quantizer.layers.{0..31}.codebook.embed [1024, 128]
-    # rule: vocabulary/config_audio.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
+    # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     sound_channels: int = 1  # shape: encoder.layers.0.conv.parametrizations.weight.original1 [32, 1, 7]
     per_group: int = 128  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
     channels: int = 512  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
-    # rule: vocabulary/config_audio.yaml: floor(1000 * first(codes.bandwidths) / (codes.frames * log2(codes)))
+    # rule: vocabulary/config_codecs.yaml: floor(1000 * first(codes.bandwidths) / (codes.frames * ...
     codes_codebooks: int = 2
 
 
@@ -408,4 +408,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 8932c880e4d84015
+# sha256 of all above: 5c7cff46cd5fc4e8

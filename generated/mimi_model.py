@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 1af676d1617b.
+"""kyutai/mimi: written by mapper 0.1.0, rules a82d9f3746c6.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     # shape: quantizer.acoustic_residual_vector_quantizer.input_proj.weight [256, 512, 1]
     code_size: int = 256
     intermediate_size: int = 2048  # shape: decoder_transformer.layers.{0..7}.mlp.fc1.weight [2048, 512]
-    # rule: vocabulary/config_audio.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
+    # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
     per_group: int = 512  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 34d3dd8098d9dfe1
+# sha256 of all above: 94055d41c8c9dce4
