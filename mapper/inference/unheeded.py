@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.architecture import Block
+from mapper.rulebook.flows import EITHER
 from mapper.words import parts
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> Told:
 def of_what_lacks(vocabulary: ConfigVocabulary, root: Scope) -> frozenset[str]:
     """Fields that nothing but parts need which the checkpoint has not."""
     words = {word for scope in (root, *root.below()) for word in (scope.block.kind, *scope.block.roles)}
-    return frozenset().union(*(fields for word, fields in vocabulary.only_with.items() if word not in words))
+    lacking = (
+        fields for either, fields in vocabulary.only_with.items() if words.isdisjoint(either.split(EITHER))
+    )
+    return frozenset().union(*lacking)
 
 
 def _differ(scopes: Iterable[Scope]) -> bool:
