@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules a82d9f3746c6.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 1cda00d1c411.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 80d65faba64dc95d
+# sha256 of all above: b52fb968bc985261

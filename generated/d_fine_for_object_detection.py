@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules a82d9f3746c6.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 1cda00d1c411.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -1165,4 +1165,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 7cc99c3ee4e8fe39
+# sha256 of all above: 90afdbd49bfdfe12

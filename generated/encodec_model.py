@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules a82d9f3746c6.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 1cda00d1c411.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -403,9 +403,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["EncodecModel"], "codebook_size": 1024, "model_type": "encodec", "normalize":
-# false, "pad_mode": "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0],
-# "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
-# from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: transformers-default"]}
-# sha256 of all above: 5c7cff46cd5fc4e8
+# {"config": {"architectures": ["EncodecModel"], "codebook_size": 1024, "model_type": "encodec", "norm_type":
+# "weight_norm", "normalize": false, "pad_mode": "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5,
+# 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
+# true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 37137dbde72d0ac0

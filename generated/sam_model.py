@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules a82d9f3746c6.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 1cda00d1c411.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -585,4 +585,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 8e203ff1328ecc37
+# sha256 of all above: e0dd757f21dd0064

@@ -1,4 +1,4 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules a82d9f3746c6.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 1cda00d1c411.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -241,4 +241,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: 1b83190b237d1c3e
+# sha256 of all above: 390af1f26927ef57
