@@ -99,7 +99,7 @@ def collect_sizes(architecture: Architecture, without: frozenset[str] = frozense
 
 
 def _is_count(facts: Iterable[Fact]) -> bool:
-    """Whether a fact counts what stands in each tower, as its layers: one may have more without the other."""
+    """Whether a number is known by the names of each tower alone, as that of its layers is: one may have more without the other."""
     return all(fact.evidence == "name" for fact in facts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from mapper.inference.evidence import Known
 from mapper.inference.misfits import LACKS, OTHER, UNKNOWN, Misfit
 from mapper.inference.nearest import Near, Open, against_defaults
 from mapper.report import Report
+from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import rulebook_of
 from tests.schema import violations
 
@@ -215,3 +217,12 @@ def test_a_field_means_another_size_where_another_one_says_what_the_weights_show
     assert against(wide) == {"hidden_size"}
     assert against(wide, right) == set()
     assert against(wide, Known(32, "default", "embed_dim")) == {"hidden_size"}  # its type's, not said here
+
+
+def test_of_two_roles_either_of_which_would_do_both_are_said_to_be_lacking() -> None:
+    rulebook = rulebook_of(())
+    family = next(family for family in rulebook.families if family.name == "conditional_detr")
+    source = header(family.examples[0])
+    tensors = {name: info for name, info in source.tensors.items() if "bbox_predictor" not in name}
+    missing = infer(replace(source, tensors=tensors), rulebook).missing
+    assert "lacks feed_forward or box_heads" in " ".join(missing)
