@@ -175,12 +175,24 @@ def test_images_whose_token_no_field_has_are_asked_for_it() -> None:
     assert (facts(made, "features.layer"), facts(made, "projector.activation")) == ([-1], ["gelu"])
 
 
-def test_whether_a_convolution_beside_conformer_layers_is_run_is_asked() -> None:
+@pytest.mark.parametrize("folder", ["pos_conv_embed", "conv_pos_embed"])
+def test_whether_a_convolution_beside_conformer_layers_is_run_is_asked(folder: str) -> None:
     """Distances tell frames apart there: published code has the convolution and never runs it."""
     source = header(next(one for one in RULEBOOK.families if one.name == "wav2vec2_conformer").examples[0])
-    unheard = replace(source, config={**(source.config or {}), "model_type": "unheard_of"})
+    tensors = {name.replace("pos_conv_embed", folder): info for name, info in source.tensors.items()}
+    unheard = replace(source, tensors=tensors, config={**(source.config or {}), "model_type": "unheard_of"})
     asked = {question.fact: question.candidates for question in infer(unheard, RULEBOOK).questions}
     assert asked["position.convolved"] == (True, False)
     for is_run in (True, False):
         told = infer(unheard, RULEBOOK, hints={"position.convolved": is_run, "convolution.masked": False})
         assert told.missing == [] and set(facts(told, "position.convolved")) == {is_run}
+
+
+def test_a_folder_of_a_text_that_is_called_temporal_keeps_its_mask() -> None:
+    source = header(next(one for one in RULEBOOK.families if one.name == "bert").examples[0])
+    tensors = {name.replace("encoder.layer", "temporal.layer"): info for name, info in source.tensors.items()}
+    made = infer(
+        replace(source, tensors=tensors, config={**(source.config or {}), "model_type": "unheard_of"}),
+        RULEBOOK,
+    )
+    assert set(facts(made, "attention.masked")) == {True}
