@@ -132,3 +132,12 @@ def test_what_a_flow_reads_is_declared_in_the_vocabulary() -> None:
         names |= {word for extent in shapes for word in re.findall(r"[a-z_][a-z_0-9.]*", extent)}
         read |= names  # short names aside: what they stand for is what is declared, and may be a family's own
     assert own & read == set()
+
+
+def test_a_fact_of_all_families_is_defined_on_one_page() -> None:
+    """Of two definitions one alone holds: a second page that has the name means something else by it."""
+    pages: dict[str, list[str]] = {}
+    for path in sorted((TOP / "rules" / "vocabulary").glob("config*.yaml")):
+        for name in yaml.safe_load(path.read_text(encoding="utf-8")).get("facts") or ():
+            pages.setdefault(name, []).append(path.name)
+    assert {name: found for name, found in pages.items() if len(found) > 1} == {}
