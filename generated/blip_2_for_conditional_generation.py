@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 1cda00d1c411.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -546,4 +546,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ead7a18fd0c446d3
+# sha256 of all above: 4faaf17bbdb161b7

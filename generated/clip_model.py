@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 1cda00d1c411.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -337,4 +337,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ca9f6ae386fa3a9f
+# sha256 of all above: a69a2f1bb9f123de

@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 1cda00d1c411.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -283,4 +283,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: cca0f5125c37d3f9
+# sha256 of all above: cf638185ea4b233d

@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 1cda00d1c411.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: c198267507c07a81
+# sha256 of all above: 5694f9b60746a29f

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 1cda00d1c411.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -453,4 +453,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 8c6300e79351bcf7
+# sha256 of all above: af32bf8db2294459

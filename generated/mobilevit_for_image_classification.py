@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 1cda00d1c411.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -400,4 +400,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e672cf4b25b26e97
+# sha256 of all above: 1031816b5ad179f1

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 1cda00d1c411.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -734,4 +734,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 676d93e5ba478baa
+# sha256 of all above: 8abd58beadee1df1

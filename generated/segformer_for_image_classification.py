@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 1cda00d1c411.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -333,4 +333,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 09d56956366c710e
+# sha256 of all above: 59bd69a289ba8e4a

@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 1cda00d1c411.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -350,4 +350,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: b353a19b4ff43e38
+# sha256 of all above: 6f99f3991733961b

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 1cda00d1c411.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 621903eeea37.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -579,4 +579,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 98a023efd3b327db
+# sha256 of all above: 242f742e784620f6
