@@ -91,7 +91,7 @@ MISSING = {
     "a whole key": ("bert", without(f"{LAYER3}.key."), "key"),
     "a norm's weight": ("bert", without("layer.2.output.LayerNorm.weight"), "encoder.layer.2.output.LayerNorm.weight"),
     "a norm's bias": ("bert", without("layer.2.output.LayerNorm.bias"), "encoder.layer.2.output.LayerNorm.bias"),
-    "a whole norm": ("bert", without("layer.2.output.LayerNorm"), "norm"),
+    "a whole norm": ("bert", without("layer.2.output.LayerNorm"), "encoder.layer.2.output.LayerNorm is missing"),
     "an attention": ("bert", without("layer.2.attention"), "attention"),
     "a feed-forward": ("bert", without("layer.2.intermediate", "layer.2.output"), "encoder.layer.2"),
     "a layer in the middle": ("bert", without("encoder.layer.2."), "encoder.layer.2"),
