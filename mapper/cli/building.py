@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mapper.architecture import Architecture
 
 # Options that are arguments of `mapper.build` too, and change what is built.
+_NO_MODEL = "a skeleton loads and does not run: mapper inspect says what is missing, and what to answer"
 _OF_THE_MODEL = (
     "dtype", "device", "hints", "adapter", "merge", "train", "rules", "revision", "follow_links",
 )  # fmt: skip
@@ -176,9 +177,6 @@ def _has_open_sizes(architecture: Architecture) -> bool:
     words = {word for spec in architecture.inputs.values() for word in spec["shape"]} - {"batch"}
     is_told = any(fact.name == "chain.input_size" for fact in architecture.facts)
     return bool(architecture.forward) and not is_told and any(isinstance(word, str) for word in words)
-
-
-_NO_MODEL = "a skeleton loads and does not run: mapper inspect says what is missing, and what to answer"
 
 
 def _advice(architecture: Architecture) -> str:

@@ -61,9 +61,9 @@ class Doubts:
     missing: list[str] = field(default_factory=list)  # what must be known before there is a model
     lenient: bool = False  # whether nothing is fatal: for what is shown of a refused checkpoint
 
-    def gap(self, lines: list[str]) -> None:
+    def gap(self, lines: list[str], remedy: str = LOST) -> None:
         """What a checkpoint lacks of what it shows itself."""
-        self._add(lines, self.case.is_strict)
+        self._add(lines, self.case.is_strict, remedy)
 
     def other(self, lines: list[str]) -> None:
         """What makes a family is lacking: names alone that lack it are another's."""
@@ -74,17 +74,16 @@ class Doubts:
         """What every checkpoint of a family has is missing: fatal where the config names it, else the names mislead."""
         self._add(lines, self.case.families.are_vouched_for)
 
-    def _add(self, lines: list[str], is_fatal: bool) -> None:
+    def _add(self, lines: list[str], is_fatal: bool, remedy: str = LOST) -> None:
         if is_fatal and not self.lenient:
-            _refuse(lines)
+            _refuse(lines, remedy)
         self.findings += lines
 
 
-def _refuse(lines: list[str]) -> None:
-    """ArchitectureError with the first of these lines, if there is one."""
+def _refuse(lines: list[str], remedy: str) -> None:
+    """ArchitectureError with the first of these lines, if there is one, and what to do about it."""
     if lines:
         more = f", and {len(lines) - 1} more like it" if len(lines) > 1 else ""
-        remedy = "" if "; if " in lines[0] else LOST
         raise ArchitectureError(
             lines[0] + more + remedy, tensors=[key for line in lines for key in tensors_of(line)]
         )

@@ -12,7 +12,7 @@ from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow, flow_of, parse_flow
 from mapper.flows.references import has_role
 from mapper.inference.case import Case, Doubts
-from mapper.inference.completeness import differing_roles, lacking_roles, lacking_sublayers
+from mapper.inference.completeness import LOST, differing_roles, lacking_roles, lacking_sublayers
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import untaken
 from mapper.inference.nearest import Open, said_of
@@ -139,12 +139,12 @@ def say_what_lacks(case: Case, chosen: Chosen, doubts: Doubts) -> None:
     outline, choices = chosen.outline, chosen.choices
     every = list(outline.every())
     undecided = Open(outline.facts, outline.leaves, outline.asked)
-    remedy = _OF_A_TYPE if outline.facts.config.model_type is None else ""
+    remedy = _OF_A_TYPE if outline.facts.config.model_type is None else LOST
     for scope in chosen.lacking:
         if choices[id(scope)].problem:
             raise ArchitectureError(choices[id(scope)].problem)
         if case.judges(scope.block.home) and not undecided.awaits(scope, choices[id(scope)]):
-            doubts.gap([f"{line}{remedy}" for line in lacking_roles(scope, every)])
+            doubts.gap(lacking_roles(scope, every), remedy)
         undecided.add(scope, choices[id(scope)])
     doubts.findings += differing_roles(every, case.families.varies())
     doubts.unlike(list(dict.fromkeys(lacking_sublayers(every, case.families.varies()))))

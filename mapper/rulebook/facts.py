@@ -184,9 +184,7 @@ class ConfigVocabulary:
     harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
     stored: frozenset[str] = frozenset()  # of flags of which what is stored shows the same
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
-    only_with: dict[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # role, or `one | other` -> fields of these alone
+    only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role, or several -> their fields
     # fields that some types compute with and others ignore -> values with which they change nothing
     disputed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
