@@ -28,6 +28,7 @@ TORCH_NAMES: Mapping[str, str] = {
     "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
 }  # fmt: skip
 FLOATS = ("F64", "F32", "F16", "BF16")  # what torch computes with
+COUNTER = "num_batches_tracked"  # what torch calls the count of the inputs of a batch norm
 
 
 class TensorInfo(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mapper.architecture import Leaf
-from mapper.checkpoint import FLOATS, TORCH_NAMES, TensorInfo
+from mapper.checkpoint import COUNTER, FLOATS, TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
@@ -42,8 +42,8 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
         _STATISTICS | extra
         for extra in (
             {"weight"},
-            {"num_batches_tracked"},
-            {"weight", "num_batches_tracked"},
+            {COUNTER},
+            {"weight", COUNTER},
         )
     ),
 }
@@ -339,7 +339,7 @@ class Constructor:
         if dimensions not in (1, 2, 3):
             raise FlowError(f"a batch norm has 1, 2 or 3 dimensions, not {shorten(str(dimensions))}")
         affine = None if "weight" in tensors else "affine=False"
-        if "num_batches_tracked" not in tensors and affine is None:
+        if COUNTER not in tensors and affine is None:
             return self.call(
                 "FrozenBatchNorm", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5)
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Origin
-from mapper.checkpoint import FLOATS
+from mapper.checkpoint import COUNTER, FLOATS
 from mapper.emission.expressions import comment
 from mapper.emission.printing import WIDTH
 from mapper.emission.types import main_dtype
@@ -111,7 +111,7 @@ def _types(architecture: Architecture) -> dict[str, list[str]]:
     main = main_dtype(architecture)
     for leaf in architecture.leaves:
         for name, info in leaf.tensors.items():
-            made = "I64" if name == "num_batches_tracked" else main
+            made = "I64" if name == COUNTER else main
             if info.dtype in FLOATS and info.dtype != made:
                 found.setdefault(info.dtype, []).append(str(leaf.place.child(name) if name else leaf.place))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mapper.checkpoint import FLOATS, TensorInfo
+from mapper.checkpoint import COUNTER, FLOATS, TensorInfo
 
 # A low-rank update beside the weight of a map or a table: A (rank, in), and B (out, rank).
 DOWN = ("lora_A.weight", "lora_embedding_A")
@@ -17,7 +17,6 @@ DIRECTIONS = ("weight_v", "parametrizations.weight.original1")
 UNDIVIDED = ("weight_orig", "parametrizations.weight.original")
 LEFT = ("weight_u", "parametrizations.weight.0._u")
 RIGHT = ("weight_v", "parametrizations.weight.0._v")
-COUNTER = "num_batches_tracked"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _MODULES = ("Linear", "Embedding", "Norm", "Conv", *_GATES)
 

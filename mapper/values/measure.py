@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mapper.architecture import Architecture
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import FLOATS, TensorInfo
 from mapper.errors import SourceError
 from mapper.values.judged import judged, notes, whole_troubles
 from mapper.values.moments import Moments, evenly
@@ -31,7 +31,7 @@ DRAWN = (
     "ConvTranspose2d",
     "ConvTranspose3d",
 )
-_FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+_FLOATS = (*FLOATS, "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 
 
 def measure(architecture: Architecture, tell: Callable[[float], None] = lambda part: None) -> Values:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
 
+from mapper.checkpoint import COUNTER
 from mapper.values.result import TROUBLES, Strip, TensorValues
 from mapper.values.spots import Spot
 
@@ -16,11 +17,7 @@ def strips(found: Mapping[str, TensorValues], places: Mapping[str, Spot]) -> lis
     """A strip for each weight that several layers have; of experts one number for all of a layer."""
     groups: dict[str, dict[tuple[int, ...], list[TensorValues]]] = defaultdict(lambda: defaultdict(list))
     for name, spot in places.items():
-        if (
-            spot.layer
-            and found[name].std == found[name].std
-            and spot.own not in ("bias", "num_batches_tracked")
-        ):
+        if spot.layer and found[name].std == found[name].std and spot.own not in ("bias", COUNTER):
             own = "" if spot.own in ("weight", "") else f".{spot.own}"
             groups[spot.role + own][_depth(spot)].append(found[name])
     return [_strip(role, layers) for role, layers in groups.items() if len(layers) >= FEWEST]

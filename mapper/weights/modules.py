@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from mapper._collector import collection_paused
+from mapper.checkpoint import COUNTER
 
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, _NormBase)  # _NormBase: BatchNorm*, InstanceNorm*
 
@@ -43,7 +44,7 @@ class State:
     @property
     def is_count_of_batches(self) -> bool:
         """Whether it may be missing: files of torch before 0.4.1 lack it."""
-        return self.places[0][1] == "num_batches_tracked" and isinstance(self.module, _NormBase)
+        return self.places[0][1] == COUNTER and isinstance(self.module, _NormBase)
 
 
 @dataclass

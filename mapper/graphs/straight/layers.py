@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mapper.checkpoint import FLOATS
+from mapper.checkpoint import COUNTER, FLOATS
 from mapper.graphs.graph import Graph, Node, TensorRef
 from mapper.graphs.straight.constants import Constants, Derived, derived
 from mapper.graphs.straight.recurrent import recurrent_layer
@@ -357,7 +357,7 @@ def _batch_norm(looking: _Looking, node: Node) -> tuple[Layer, list[str], Node] 
         return None
     kind = f"BatchNorm{max(len(shape) - 2, 1)}d"
     words = [str(tensors["weight"].size), *_epsilon(node), *_typed(tensors["weight"])]
-    tensors["num_batches_tracked"] = _counter(tensors["weight"])
+    tensors[COUNTER] = _counter(tensors["weight"])
     return Layer(_call(kind, words), tensors, node.inputs[1:], "norm"), node.inputs[:1], node
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.architecture import Fact, Leaf, Question
+from mapper.checkpoint import COUNTER
 from mapper.errors import HintError, shorten
 from mapper.inference.asking import doc_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.hints import Given
 from mapper.inference.scopes import Scope, leaf_scope, words_at
-from mapper.naming.members import COUNTER
 from mapper.rulebook.chain import ChainWords
 
 # Facts of which each layer has a question of its own.

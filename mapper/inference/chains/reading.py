@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
+from mapper.checkpoint import COUNTER
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
 from mapper.inference.chains.bare import is_bare
@@ -50,7 +51,6 @@ from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.names import Names
 from mapper.inference.scopes import Scope
-from mapper.naming.members import COUNTER
 from mapper.rulebook.chain import ChainWords
 from mapper.rulebook.facts import FactRule, InputRule
 from mapper.rulebook.flows import FlowRule
