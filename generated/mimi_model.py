@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 621903eeea37.
+"""kyutai/mimi: written by mapper 0.1.0, rules 522c10d2c13d.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 8e136206a1c2d292
+# sha256 of all above: 038efbdf7e8f14b7

@@ -1,4 +1,4 @@
-"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 621903eeea37.
+"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 522c10d2c13d.
 
 Reading: exact (family minicpm3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1.4, "scale_emb": 12, "tie_word_embeddings": true, "v_head_dim": 64, "vocab_size": 73448}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 27299aff55012919
+# sha256 of all above: 814729226eacf97f

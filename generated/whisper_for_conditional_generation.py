@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 621903eeea37.
+"""openai/whisper-small: written by mapper 0.1.0, rules 522c10d2c13d.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -272,4 +272,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 81b0c86d2d2c91ea
+# sha256 of all above: c6d5a4a500d711e0
