@@ -282,10 +282,10 @@ def words_of(rulebook: Rulebook, families: Families, names: Names | None = None)
     overrides = [Overrides(unused=common.unused, transposed=[name for group in alike for name in group])]
     overrides += [_overrides(part.family, names, common, part.region) for part in families.parts]
     overrides += [_overrides(families.whole, names, common)] if families.whole else []
-    return _compiled(rulebook).below(overrides)
+    return compiled_vocabulary(rulebook).below(overrides)
 
 
-def _compiled(rulebook: Rulebook) -> Vocabulary:
+def compiled_vocabulary(rulebook: Rulebook) -> Vocabulary:
     """The vocabulary without families, kept as long as its rules are."""
     if rulebook not in _COMPILED:
         _COMPILED[rulebook] = Vocabulary(rulebook.vocabulary)

@@ -16,7 +16,7 @@ from mapper.inference.called import called_by
 from mapper.inference.case import Case
 from mapper.inference.completeness import LOST, absent_names, lacking_recognition
 from mapper.inference.config import Config
-from mapper.inference.families import Families, gather, has_strangers
+from mapper.inference.families import Families, compiled_vocabulary, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
 from mapper.inference.hints import check_declared
 from mapper.inference.matching import FamilyMatch, absent_options, match_family, type_finding
@@ -57,9 +57,9 @@ def infer(
         # of a chain that cannot be built yet, too: its layers stand in no block
         is_open = architecture.reading == "skeleton" or bool(architecture.forward and architecture.questions)
         if is_open:
-            return show_blocks(architecture)
+            return show_blocks(architecture, compiled_vocabulary(rulebook))
         if architecture.reading == "unverified":  # of what is vouched for the family says the blocks
-            architecture.shown = shown_folders(architecture)
+            architecture.shown = shown_folders(architecture, compiled_vocabulary(rulebook))
         return architecture
 
 

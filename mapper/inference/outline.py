@@ -62,7 +62,8 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
 
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
-    leaves = case.chain.leaves() if case.chain else with_shown_roles(resolve(case.tree, vocabulary, apart))
+    leaves = case.chain.leaves() if case.chain else resolve(case.tree, vocabulary, apart)
+    leaves = leaves if case.chain else with_shown_roles(leaves, vocabulary)
     leaves = with_taken_roles(leaves, case.taken)
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.naming.blocks import common_folder
+from mapper.naming.vocabulary import Vocabulary
 from mapper.words import parts
 
 _CONVOLUTION, _LAYER, _ATTENTION, _FEED_FORWARD = "convolution", "layer", "attention", "feed_forward"
@@ -18,7 +19,7 @@ _MOE = "moe"
 _SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
 _UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
 _LEAST = 2  # of what makes a block
-_QUERIES, _FUSED = {"q", "k", "v"}, {"qkv", "toqk"}  # words of maps to queries, keys and values
+_THREE = ("query", "key", "value")
 _BARE = ("Parameter", "Buffer")
 _NUMBER = re.compile("[0-9]")
 
@@ -26,26 +27,26 @@ Folders = dict[Place, list[Leaf]]
 Kinds = dict[Place, str]
 
 
-def show_blocks(architecture: Architecture) -> Architecture:
+def show_blocks(architecture: Architecture, vocabulary: Vocabulary) -> Architecture:
     """The skeleton, with a block for each folder that shows what it is by what it holds."""
     for block in architecture.root.blocks():
         block.home = _narrowed(block)
-    shown = shown_folders(architecture)
+    shown = shown_folders(architecture, vocabulary)
     for leaf in architecture.leaves if shown else ():
         if leaf.role is None or any(place in shown for place in _around(leaf.place)):
             _insert(architecture.root, leaf, shown)
     return architecture
 
 
-def shown_folders(architecture: Architecture) -> Kinds:
+def shown_folders(architecture: Architecture, vocabulary: Vocabulary) -> Kinds:
     """The folders that are blocks by what they hold, without those that are known for one."""
     every = list(architecture.root.blocks())[::-1]  # of several at one home the outermost counts
     known = {_narrowed(block): block.kind for block in every} | {block.home: block.kind for block in every}
     folders = _by_folder(architecture.leaves)
     shown: Kinds = dict.fromkeys(_convolutions(folders), _CONVOLUTION)
     shown |= dict.fromkeys(_lone_convolutions(folders, shown), _CONVOLUTION)
-    shown |= dict.fromkeys(_attentions(folders), _ATTENTION)
-    shown |= dict.fromkeys(_feed_forwards(folders), _FEED_FORWARD)
+    shown |= dict.fromkeys(_attentions(folders, vocabulary), _ATTENTION)
+    shown |= dict.fromkeys(_feed_forwards(folders, vocabulary), _FEED_FORWARD)
     shown |= dict.fromkeys(_experts(folders, known), _FEED_FORWARD)
     shown = {
         folder: kind for folder, kind in shown.items() if known.get(folder) not in (*_SUB_LAYERS, _LAYER)
@@ -53,7 +54,7 @@ def shown_folders(architecture: Architecture) -> Kinds:
     for folder, is_whole in _layers(architecture.leaves, {**known, **shown}):
         is_inner = any(known.get(place) == _LAYER for place in _around(folder))
         shown[folder] = _CONVOLUTION if is_inner and not is_whole else _LAYER
-    for folder in _around_one(architecture.leaves):
+    for folder in _around_one(architecture.leaves, vocabulary):
         shown.setdefault(folder, _CONVOLUTION)
     whole = common_folder(
         [leaf.place for leaf in architecture.leaves]
@@ -134,13 +135,13 @@ def _lone_convolutions(folders: Folders, shown: Kinds) -> Iterator[Place]:
             yield folder
 
 
-def _around_one(leaves: Iterable[Leaf]) -> Iterator[Place]:
-    """The folders that have one module, a convolution called `conv`, and nothing else."""
+def _around_one(leaves: Iterable[Leaf], vocabulary: Vocabulary) -> Iterator[Place]:
+    """The folders that have one module, a convolution that is called one, and nothing else."""
     below = Counter(place for leaf in leaves for place in _around(Place(leaf.place[:-1])))
     for leaf in leaves:
         folder = Place(leaf.place[:-1])
         is_alone = below[folder] == 1 and len(folder) > 0
-        if is_alone and _is_convolution(leaf) and leaf.place[-1] == "conv":
+        if is_alone and _is_convolution(leaf) and leaf.place[-1] in vocabulary.words("convolution"):
             yield folder
 
 
@@ -171,24 +172,25 @@ def _maps(folders: Folders) -> Iterator[tuple[Place, list[tuple[int, ...]]]]:
                 yield folder, shapes
 
 
-def _attentions(folders: Folders) -> Iterator[Place]:
+def _attentions(folders: Folders, vocabulary: Vocabulary) -> Iterator[Place]:
     """The folders with one map to queries, keys and values together, and one back; or with maps that are called so."""
     for folder, inside in folders.items():
         words = {word for leaf in inside for word in parts(str(leaf.place[-1]))}
-        if words >= _QUERIES or words & _FUSED:
+        is_fused = not words.isdisjoint(vocabulary.words("qkv"))
+        if is_fused or not any(words.isdisjoint(vocabulary.words(role)) for role in _THREE):
             yield folder
     for folder, ((rows, width), back) in _maps(folders):
         if rows == 3 * width and back == (width, width):
             yield folder
 
 
-def _feed_forwards(folders: Folders) -> Iterator[Place]:
+def _feed_forwards(folders: Folders, vocabulary: Vocabulary) -> Iterator[Place]:
     """The folders with one map up and one down."""
     for folder, ((rows, width), back) in _maps(folders):
         if rows > width and back == (width, rows):
             yield folder
     for folder, inside in folders.items():
-        if _is_up_and_down(inside) or _are_called_connected(inside):
+        if _is_up_and_down(inside) or _are_called_connected(inside, vocabulary):
             yield folder
 
 
@@ -200,10 +202,12 @@ def _experts(folders: Folders, known: Mapping[Place, str]) -> Iterator[Place]:
             yield folder
 
 
-def _are_called_connected(inside: Iterable[Leaf]) -> bool:
-    """Whether two convolutions, and nothing else, are called fully connected (`fc1`, `fc2`): maps of channels, whatever their kernels."""
-    inside = list(inside)
-    return [leaf.place[-1] for leaf in inside] == ["fc1", "fc2"] and all(map(_is_convolution, inside))
+def _are_called_connected(inside: Sequence[Leaf], vocabulary: Vocabulary) -> bool:
+    """Whether two convolutions, and nothing else, are called as maps up and down (`fc1`, `fc2`): maps of channels, whatever their kernels."""
+    if len(inside) != 2 or not all(map(_is_convolution, inside)):
+        return False
+    first, second = (str(leaf.place[-1]) for leaf in inside)
+    return first in vocabulary.words("up") and second in vocabulary.words("down")
 
 
 def _is_up_and_down(inside: Iterable[Leaf]) -> bool:

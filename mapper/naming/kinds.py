@@ -15,7 +15,6 @@ from mapper.words import is_index, parts
 
 NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
-_NORM_WORDS = frozenset(("norm", "norms", "layernorm", "ln", "rmsnorm", "groupnorm", "gn", "batchnorm", "bn"))
 _PARAMETRIZED = "parametrizations"
 _NORM_SCALE, _NORM_SHIFT = (
     "norm_scale",
@@ -23,7 +22,6 @@ _NORM_SCALE, _NORM_SHIFT = (
 )  # purposes of tensors that are a weight and a bias in a norm alone
 # what either norm may have
 SCALE_ALONE = ("weight has 1 dimension, no bias", "a scale alone in what is called a norm")
-_COUNTS = ("count", "counter", "n", "num", "steps")  # how many inputs running statistics are of
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
@@ -142,7 +140,7 @@ class _Folder:
     def is_counted(self, tensors: Mapping[str, TensorInfo]) -> bool:
         """Whether one number stands beside running statistics: of how many inputs they are."""
         others = (word for word, info in self.own.items() if word not in tensors and info.size == 1)
-        return any(word in _COUNTS for word in others)
+        return not self.vocabulary.words("count").isdisjoint(others)
 
     def parametrized(self) -> dict[str, TensorInfo]:
         node = self.spot.node.at(_PARAMETRIZED, "weight")
@@ -265,7 +263,7 @@ class _Folder:
     def is_called_norm(self) -> bool:
         """Whether its name has a word for norms in it."""
         word = self.spot.place[-1]
-        return isinstance(word, str) and not parts(word).isdisjoint(_NORM_WORDS)
+        return isinstance(word, str) and not parts(word).isdisjoint(self.vocabulary.words("norm"))
 
     def is_lone_norm(self) -> bool:
         """Whether a folder is called a norm and holds one row alone."""

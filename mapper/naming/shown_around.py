@@ -6,7 +6,7 @@ with something between them, that reads that width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from mapper.architecture import Leaf
@@ -20,6 +20,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
+from mapper.naming.vocabulary import Vocabulary
 from mapper.words import parts
 
 _PACKED = "in_proj_weight"  # torch's own attention has queries, keys and values in one matrix of this name
@@ -29,7 +30,6 @@ _CLASSIFIER: BlockPath = (("classifier", None),)
 _GUESSED = (None, "down", "up", "lm_head", "hidden_projection", "linear")
 _ENTRIES = {"projection", "token", "patch"}
 _POSITIONS = {"position", "position_table"}
-_PLACES = {"pos", "position", "positions", "positional", "places", "pe"}  # words of such a table
 _HEADS = {"classifier", "class_head", "class_heads", "output_projection", "projection_head"}
 
 
@@ -41,14 +41,14 @@ class _Stack(NamedTuple):
     words: int  # rows of the table of words; 0 for none
 
 
-def around_layers(leaves: Sequence[Leaf]) -> Shown:
+def around_layers(leaves: Sequence[Leaf], vocabulary: Vocabulary) -> Shown:
     """A map or a table before the layers, and what their states go through behind them."""
     if stack := _stack(leaves):
         free = [leaf for leaf in leaves if is_outside(leaf) and leaf.role in _GUESSED]
         roles = {leaf.role for leaf in leaves if is_outside(leaf)}
         yield from _moved(leaves, stack)
         yield from _entry(free, roles, stack)
-        yield from _positions(free, roles, stack)
+        yield from _positions(free, roles, stack, vocabulary.words("position"))
         yield from _exit(free, roles, stack)
 
 
@@ -98,12 +98,11 @@ def _entry(free: Sequence[Leaf], roles: set[str | None], stack: _Stack) -> Shown
         yield maps[0], with_role(maps[0], (*stack.tower, _EMBEDDINGS), "projection", why)
 
 
-def _positions(free: Sequence[Leaf], roles: set[str | None], stack: _Stack) -> Shown:
+def _positions(free: Sequence[Leaf], roles: set[str | None], stack: _Stack, words: Set[str]) -> Shown:
     """The one bare table of rows as wide as the layers are: by its word no rows that stand among what is read."""
     tables = [leaf for leaf in free if leaf.role is None and leaf.kind == "Parameter"]
-    tables = [
-        leaf for leaf in tables if _has_rows(leaf, stack.width) and parts(str(leaf.place[-1])) & _PLACES
-    ]
+    tables = [leaf for leaf in tables if not parts(str(leaf.place[-1])).isdisjoint(words)]
+    tables = [leaf for leaf in tables if _has_rows(leaf, stack.width)]
     if len(tables) == 1 and not roles & _POSITIONS:
         why = "the only table of rows as wide as the layers"
         yield tables[0], with_role(tables[0], (*stack.tower, _EMBEDDINGS), "position_table", why)

@@ -7,8 +7,9 @@ queries, keys and values are known has one map left, and a map to as many rows a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, takewhile
 
 from mapper.architecture import Leaf, Place
@@ -29,11 +30,11 @@ from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, le
 from mapper.naming.shown_norms import norms_between, norms_of_mixing
 from mapper.naming.shown_projections import output_projections
 from mapper.naming.towers import SENSES
+from mapper.naming.vocabulary import Vocabulary
 from mapper.words import parts
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
-_FIRST, _LATER = {"input", "pre", "before"}, {"post", "after", "final", "output", "sub", "inner"}  # of norms
 _NUMBERED_FIRST = re.compile(r"[^\d]+1")  # `ln_1`, `norm1`
 _EMBEDDINGS = ("embeddings", None)
 _PROJECTOR: BlockPath = (("projector", None),)
@@ -51,16 +52,16 @@ _NO_CLASSIFIER = {
 }
 
 
-def with_shown_roles(leaves: Iterable[Leaf]) -> list[Leaf]:
+def with_shown_roles(leaves: Iterable[Leaf], vocabulary: Vocabulary) -> list[Leaf]:
     """The leaves; those without a role that their shapes or their neighbours show have it, and say so."""
     leaves = list(leaves)
-    for look in _LOOKS:
+    for look in _looks(vocabulary):
         shown = {id(leaf): made for leaf, made in look(leaves)}
         leaves = [shown.get(id(leaf), leaf) for leaf in leaves]
     return leaves
 
 
-def _layer_norms(leaves: Sequence[Leaf]) -> Shown:
+def _layer_norms(leaves: Sequence[Leaf], vocabulary: Vocabulary) -> Shown:
     """Of a layer with two sub-layers and two norms: the norm in a sub-layer's folder is that one's, the other the other's."""
     for group in grouped(leaves, layer_of):
         layer = layer_of(group[0])
@@ -76,7 +77,8 @@ def _layer_norms(leaves: Sequence[Leaf]) -> Shown:
             yield from _placed(left, lacking, layer)
             yield from _numbered(left, lacking, layer)
             yield from _beside_placed(left, group, layer)
-            yield from _last_left(left, group, layer, lacking)
+            if known := _beside_last(left, group, layer):
+                yield from _last_left(left[0], known, lacking.pop(), vocabulary)
 
 
 def _placed(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
@@ -123,24 +125,23 @@ def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) ->
         yield left[0], with_role(left[0], layer, NORM_FEED_FORWARD, "the only norm left in the layer")
 
 
-def _last_left(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath, lacking: set[str]) -> Shown:
-    """One norm is left beside one that a word calls the first, or that of the feed-forward network."""
+def _beside_last(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) -> Leaf | None:
+    """The norm that has a role, where one with the same tensors is left beside it."""
     known = next((leaf for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role), None)
-    if (
-        known is None
-        or len(left) != 1
-        or left[0].block != layer
-        or left[0].tensors.keys() != known.tensors.keys()
-    ):
-        return
-    said = parts(str(known.place[-1]))
-    is_first = bool(said & _FIRST) or _NUMBERED_FIRST.fullmatch(str(known.place[-1])) is not None
-    if said.isdisjoint(_LATER) and (known.role == NORM_FEED_FORWARD or is_first):
-        yield left[0], with_role(left[0], layer, lacking.pop(), "the only norm left in the layer")
-        if (
-            known.kind != left[0].kind and "bias" not in known.tensors
-        ):  # a word took it for a layer's only norm
-            yield known, replace(known, kind=left[0].kind)
+    is_last = known is not None and len(left) == 1 and left[0].block == layer
+    return known if is_last and known and left[0].tensors.keys() == known.tensors.keys() else None
+
+
+def _last_left(last: Leaf, known: Leaf, lacking: str, vocabulary: Vocabulary) -> Shown:
+    """The norm that is left beside one that a word calls the first, or that of the feed-forward network."""
+    word = str(known.place[-1])
+    is_first = not parts(word).isdisjoint(vocabulary.words("first_norm"))
+    is_first = is_first or _NUMBERED_FIRST.fullmatch(word) is not None
+    is_later = not parts(word).isdisjoint(vocabulary.words("later_norm"))
+    if not is_later and (known.role == NORM_FEED_FORWARD or is_first):
+        yield last, with_role(last, known.block, lacking, "the only norm left in the layer")
+        if known.kind != last.kind and "bias" not in known.tensors:  # a word took it for a layer's only norm
+            yield known, replace(known, kind=last.kind)
 
 
 def _words(leaves: Sequence[Leaf]) -> Shown:
@@ -398,24 +399,26 @@ def _is_behind(leaf: Leaf) -> bool:
     return len(inner) <= 1 and is_outside(leaf)
 
 
-_LOOKS = (
-    loose_feed_forwards,
-    counterparts,
-    feed_forwards,
-    lettered,
-    attentions,
-    norms_between,
-    norms_of_mixing,
-    _layer_norms,
-    _words,
-    _widths,
-    output_projections,
-    _final_norms,
-    _heads,
-    _word_heads,
-    _classifiers,
-    around_layers,
-    heads_of_decoders,
-    _projector_maps,
-    _projectors,
-)
+def _looks(vocabulary: Vocabulary) -> tuple[Callable[[Sequence[Leaf]], Shown], ...]:
+    """What is looked for, one after the other: each sees the roles that those before it gave."""
+    return (
+        loose_feed_forwards,
+        counterparts,
+        feed_forwards,
+        lettered,
+        attentions,
+        norms_between,
+        norms_of_mixing,
+        partial(_layer_norms, vocabulary=vocabulary),
+        _words,
+        _widths,
+        output_projections,
+        _final_norms,
+        _heads,
+        _word_heads,
+        _classifiers,
+        partial(around_layers, vocabulary=vocabulary),
+        heads_of_decoders,
+        _projector_maps,
+        _projectors,
+    )

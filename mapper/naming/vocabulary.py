@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import field
 from functools import lru_cache
@@ -228,12 +228,15 @@ class Vocabulary:
         self.block_kinds: dict[str, str] = {}
         self.roles_of: dict[str, str] = {}
         self.tensors: dict[str, str] = {}  # tensor name -> purpose
+        self._words: dict[str, set[str]] = {}  # what parts of names speak of -> those parts
         for file in self.files:
             for section in file.ends:
                 self.tries[section].add_file(file, section)
             self.block_kinds |= file.block_kinds
             self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
+            for thing, words in file.words.items():
+                self._words.setdefault(thing, set()).update(words)
         self.folders: dict[str, str] = {}  # name of a folder -> the tower that a family says it is of
 
     def below(self, overrides: Iterable[Overrides]) -> Vocabulary:
@@ -246,6 +249,10 @@ class Vocabulary:
             for entry in own.entries():
                 made.tries[entry.section].add(entry, rank)
         return made
+
+    def words(self, thing: str) -> Set[str]:
+        """The parts of names that speak of something, one of WORDS_OF."""
+        return self._words.get(thing, frozenset())
 
     def block_kind(self, role: str) -> str:
         """The kind of the block that plays a role; "other" for a role that no file names."""

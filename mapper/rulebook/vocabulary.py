@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import Any, overload
 
@@ -25,6 +26,21 @@ SECTIONS = (
     "kinds",
     "forms",
 )  # what a pattern can decide
+# what parts of names may speak of where shapes or what stands beside decide the rest: no role of their own
+WORDS_OF = (
+    "norm",
+    "first_norm",  # of several in a layer, as those that stand before what they are of
+    "later_norm",
+    "position",
+    "query",
+    "key",
+    "value",
+    "qkv",
+    "up",
+    "down",
+    "convolution",
+    "count",  # of how many inputs statistics are
+)
 OTHER_FILES = (
     "config",
     "inputs",
@@ -115,6 +131,7 @@ class VocabularyFile:
     tensors: dict[str, tuple[str, ...]]  # what a module's own tensors are called, by purpose
     block_kinds: dict[str, str]  # block role -> one of BLOCK_KINDS
     roles_of: dict[str, str]  # block role -> the kind of block whose roles it has
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)  # one of WORDS_OF -> parts of names
 
     @cached_property
     def ends(self) -> Ends:
@@ -177,8 +194,11 @@ def read_vocabulary(document: Document) -> VocabularyFile | None:
     tensors = {key: _texts(fields, value, "tensors", key) for key, value in fields.mapping("tensors").items()}
     kinds = dict(_block_kinds(fields))
     roles_of = fields.mapping("roles_of")
+    speaking = fields.inner(fields.mapping("words"), "words")
+    speaking.done(WORDS_OF)
+    words = {thing: speaking.words(thing) for thing in speaking.data}
     fields.done()
-    return VocabularyFile(name, tuple(entries), tensors, kinds, roles_of)
+    return VocabularyFile(name, tuple(entries), tensors, kinds, roles_of, words)
 
 
 @collection_paused()
@@ -188,9 +208,10 @@ def vocabulary_of(document: Document) -> VocabularyFile:
         read = read_vocabulary(document)
         assert read is not None
         return read
-    name, rows, tensors, block_kinds, roles_of, ends = document.made
-    names = {key: tuple(values) for key, values in tensors.items()}
-    return VocabularyFile(name, KeptEntries(document, rows, ends), names, block_kinds, roles_of)
+    name, rows, *tables, ends = document.made
+    tensors, block_kinds, roles_of, words = tables
+    names, speaking = ({key: tuple(those) for key, those in table.items()} for table in (tensors, words))
+    return VocabularyFile(name, KeptEntries(document, rows, ends), names, block_kinds, roles_of, speaking)
 
 
 def plain_vocabulary(read: VocabularyFile) -> list[Any]:
@@ -204,7 +225,7 @@ def plain_vocabulary(read: VocabularyFile) -> list[Any]:
         row = [entry.section, entry.target, entry.scope, line, entry.names]
         rows.append([*row, said] if said else row)
     ends = {section: list(tables) for section, tables in read.ends.items()}
-    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, ends]
+    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, read.words, ends]
 
 
 def _entry(document: Document, row: list[Any]) -> Entry:

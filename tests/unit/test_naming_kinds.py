@@ -12,6 +12,7 @@ from mapper.naming.resolve import resolve
 from mapper.naming.tree import grow
 from mapper.naming.vocabulary import Overrides, Vocabulary
 from mapper.rulebook.rulebook import Rulebook
+from mapper.rulebook.vocabulary import VocabularyFile
 
 
 @pytest.fixture(scope="module")
@@ -293,3 +294,10 @@ def test_a_bias_that_no_map_of_this_width_has_is_no_bias_of_it(word: str) -> Non
 
     tensors = {word: TensorInfo((16, 8), "F32"), "bias": TensorInfo((7,), "F32")}
     assert misfit("Linear", tensors) == f"bias [7] does not go with {word} [16, 8]"
+
+
+def test_what_is_called_a_norm_is_said_by_the_words_of_the_vocabularies(files):
+    own = VocabularyFile("own", (), {}, {}, {}, {"norm": ("whitening",)})
+    shapes = {"whitening.scale": [8]}
+    assert kinds(files, shapes) == {"whitening.scale": "Parameter"}
+    assert kinds([*files, own], shapes) == {"whitening": "RMSNorm"}

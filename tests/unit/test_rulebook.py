@@ -71,6 +71,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
         ("vocabulary: x\nroles:\n  a.b:\n    - {kind: Linear}\n", "neither names nor parts"),
         ("vocabulary: x\nroles:\n  a.b: {names: [x]}\n", "expected a list of patterns"),
         ("vocabulary: x\nblock_kinds:\n  lair: [x]\n", "'lair' is no block kind"),
+        ("vocabulary: x\nwords:\n  nrom: [x]\n", "words.nrom: unknown field 'nrom'; did you mean 'norm'?"),
     ],
 )
 def test_the_schema_of_a_vocabulary_is_strict(tmp_path, text, message):

@@ -106,8 +106,8 @@ def test_what_was_made_of_a_file_is_what_the_file_says() -> None:
         if read := read_vocabulary(document):
             assert document.made is not None
             kept = vocabulary_of(document)
-            assert (kept.name, kept.tensors, kept.block_kinds, kept.roles_of) == (
-                read.name, read.tensors, read.block_kinds, read.roles_of,
+            assert (kept.name, kept.tensors, kept.block_kinds, kept.roles_of, kept.words) == (
+                read.name, read.tensors, read.block_kinds, read.roles_of, read.words,
             )  # fmt: skip
             assert list(map(said, kept.entries)) == list(map(said, read.entries))
             plain = {section: list(tables) for section, tables in ends_of(read.entries).items()}

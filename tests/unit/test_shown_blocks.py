@@ -12,6 +12,7 @@ from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.emission import emitted
 from mapper.inference import infer
+from mapper.inference.families import compiled_vocabulary
 from mapper.inference.shown_blocks import shown_folders
 from mapper.picture.graph import graph
 from mapper.report.as_json import as_json
@@ -19,6 +20,7 @@ from mapper.report.text import as_text
 from mapper.weights.built.blueprint import as_data
 from tests.shipped import RULEBOOK
 
+VOCABULARY = compiled_vocabulary(RULEBOOK)
 NORM = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -101,7 +103,7 @@ def test_experts_with_maps_of_their_own_are_feed_forward_networks() -> None:
     }
     infos = {f"transformer.{name}": TensorInfo(shape, "F32") for name, shape in tensors.items()}
     read = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
-    shown = {str(place): kind for place, kind in shown_folders(read).items()}
+    shown = {str(place): kind for place, kind in shown_folders(read, VOCABULARY).items()}
     assert shown["transformer.h.0.mlp.experts.{0..1}"] == "feed_forward"
 
 
@@ -202,7 +204,7 @@ def test_the_list_of_a_whole_network_and_its_branches_are_no_blocks() -> None:
     }
     infos = {name: TensorInfo(shape, "F32") for name, shape in {**small, **branches}.items()}
     architecture = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
-    found = {str(place): kind for place, kind in shown_folders(architecture).items()}
+    found = {str(place): kind for place, kind in shown_folders(architecture, VOCABULARY).items()}
     found |= {str(block.home): block.kind for block in architecture.root.blocks()}
     assert "features" not in found
     assert found["zig0"] == found["zig1"] == "layer"

@@ -7,6 +7,10 @@ import pytest
 from mapper.architecture import Leaf, Place
 from mapper.checkpoint import TensorInfo
 from mapper.naming.shown_roles import with_shown_roles
+from mapper.naming.vocabulary import Vocabulary
+from tests.shipped import RULEBOOK
+
+VOCABULARY = Vocabulary(RULEBOOK.vocabulary)
 
 LAYER = (("tower", None), ("layers", (0, 1)))
 NETWORK = (*LAYER, ("feed_forward", None))
@@ -25,7 +29,7 @@ def norm(place: str, block: tuple = (), role: str | None = None) -> Leaf:
 
 
 def roles(*leaves: Leaf) -> list[str | None]:
-    return [shown.role for shown in with_shown_roles(leaves)]
+    return [shown.role for shown in with_shown_roles(leaves, VOCABULARY)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_the_maps_of_a_feed_forward_network(
 def test_two_maps_in_no_common_folder_are_a_feed_forward_network() -> None:
     blocks = [(*LAYER, (name, None)) for name in ("feed_forward", "feed_forward_2")]
     wide, back = leaf("h.*.ffn_in", (20, 8), blocks[0]), leaf("h.*.ffn_out", (8, 20), blocks[1])
-    shown = with_shown_roles([wide, back])
+    shown = with_shown_roles([wide, back], VOCABULARY)
     assert [(one.block, one.role) for one in shown] == [(NETWORK, "up"), (NETWORK, "down")]
     other = leaf("h.*.ffn_gate", (20, 8), blocks[0])
     assert roles(wide, back, other) == [None, None, None]
@@ -125,7 +129,7 @@ def test_the_maps_of_a_projector_are_linked_by_their_shapes(
 def test_maps_in_the_folder_of_a_projector_are_no_network_beside_it(shapes: list[tuple[int, int]]) -> None:
     block = (("projector", None),)
     maps = [leaf(f"bridge.m{at}", shape, (("feed_forward", None),)) for at, shape in enumerate(shapes)]
-    shown = with_shown_roles([norm("bridge.n", block, "norm"), *maps])[1:]
+    shown = with_shown_roles([norm("bridge.n", block, "norm"), *maps], VOCABULARY)[1:]
     assert [(one.block, one.role) for one in shown] == [(block, "up"), (block, "down")]
 
 
@@ -180,7 +184,7 @@ def test_a_map_from_the_width_of_words_to_that_of_layers_belongs_to_the_embeddin
     token = leaf("words.table", (50, 6), embeddings, "token", "Embedding")
     norms = [norm("stack.h.*.a", LAYER, "norm_attention")]
     widening = leaf("wider", (8, 6), (("tower", None),))
-    shown = with_shown_roles([token, *norms, widening])[-1]
+    shown = with_shown_roles([token, *norms, widening], VOCABULARY)[-1]
     assert (shown.block, shown.role) == (embeddings, "projection")
     assert roles(token, *norms, leaf("wider", (6, 8), (("tower", None),)))[-1] is None
 
