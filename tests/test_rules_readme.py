@@ -83,8 +83,8 @@ def names_of(record: type, without: set[str], renamed: dict[str, str]) -> list[s
 
 FIELDS = {
     "Families": ["extends", "facts", "family", "flows", "ignored", "model_types", "names", "optional", "recognise", "requires", "source", "towers", "types", "examples"],
-    "Pages": ["block", "doc", "also_for", "fills", "flows", "reads_elsewhere", "outputs", "rows", "shapes", "spine", "takes", "ignored", "values", "when"],
-    "Flows": names_of(FlowRule, {"file", "line", "steps", "is_unnamed", "also_for"}, {"name": "flow", "body": "forward"}),
+    "Pages": ["block", "doc", "also_for", "fills", "flows", "must_be_read", "reads_elsewhere", "outputs", "rows", "shapes", "spine", "takes", "ignored", "values", "when"],
+    "Flows": names_of(FlowRule, {"file", "line", "steps", "is_unnamed", "also_for", "must_be_read"}, {"name": "flow", "body": "forward"}),
     "Vocabulary": names_of(
         Entry, {"section", "target", "region", "origin", "document", "keys", "line"}, {"kinds": "kind", "ranks": "rank"}
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Architecture, Block, Leaf
@@ -19,7 +20,9 @@ from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
 
-BIASES = frozenset({"bias", "buckets", "distances"})  # of scores: no layer of a tower chooses to do without
+if TYPE_CHECKING:
+    from mapper.rulebook.flows import FlowRule
+
 Loops = dict[str, tuple[Item, ...]]
 
 
@@ -101,7 +104,7 @@ def _link(
         flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options, lost
     )
     if flow.rule.steps and not any(options.values()):
-        _check_lost(block, lost)
+        _check_lost(block, flow.rule, lost)
     if options.get("cache") and flow.rule.topic == "tower" and passed >= MADE:
         statements = _with_caches(block, flow, statements, pieces)
     if options.get(STATES):
@@ -111,12 +114,9 @@ def _link(
     return piece
 
 
-def _check_lost(block: Block, lost: Iterable[str]) -> None:
-    """FlowError where a step computes a bias that nothing inside the block reads: the network would be one without it.
-
-    Masks, angles and temperatures may go unread: single layers do without, and of some towers all are such layers.
-    """
-    names = sorted(BIASES.intersection(lost))
+def _check_lost(block: Block, rule: FlowRule, lost: set[str]) -> None:
+    """FlowError where a step computes what must be read and nothing inside the block does: the network would be one without it."""
+    names = sorted(lost.intersection(rule.must_be_read))
     if names:
         raise FlowError(
             f"{block.role} at '{block.home}' computes {listed(names)}, which nothing inside it reads"

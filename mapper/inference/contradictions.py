@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Leaf, Place, Question
 from mapper.errors import ArchitectureError, HintError, listed, shorten
@@ -22,13 +22,14 @@ from mapper.rulebook.facts import FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import in_words, shown
 
+if TYPE_CHECKING:
+    from mapper.rulebook.flows import FlowRule
+
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
 # How many channels of a head rotary embeddings turn, and their share.
 _TURNED = ("rotary.dim", "rotary.fraction")
-_HEAD_DIM, _ANGLES = "attention.head_dim", ("rotary.dim", "rotary.local_dim")
-_WHOLE_HEADS = frozenset({"rotary", "rotary_interleaved"})  # steps of attention
 # The queries show that the other factor of the rows, the head size, is as said.
 _OF_KINDS = "attention.kv_heads"
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
@@ -148,26 +149,26 @@ def _fits_elsewhere(facts: Facts, scope: Scope, name: str, said: Known) -> bool:
     )
 
 
-def check_angles(facts: Facts, flows: Iterable[tuple[Scope, str]]) -> None:
-    """ArchitectureError where layers turn whole heads of a size that the angles of their tower do not have.
+def check_agreement(facts: Facts, flows: Iterable[tuple[Scope, FlowRule]]) -> None:
+    """ArchitectureError where a block has another size than a step of it goes with: whole heads are turned by angles of their size.
 
-    Of a listed type its family says it; in others one kind of layers may have heads of a size of its own.
+    Of a listed type its family says it; in others one kind of layers may have a size of its own.
     """
-    for scope, flow in flows:
-        topic, _, steps = flow.partition("/")
-        if topic != "attention" or not _WHOLE_HEADS.intersection(steps.split("+")) or scope.tower is None:
+    for scope, rule in flows:
+        if scope.tower is None or (
+            facts.families.speak_for(scope) and not facts.families.goes_by_names(scope)
+        ):
             continue
-        if facts.families.speak_for(scope) and not facts.families.goes_by_names(scope):
-            continue
-        found = [facts.get(scope.tower, name) for name in _ANGLES]
-        sizes = {known.value for known in found if known}
-        head = facts.get(scope, _HEAD_DIM)
-        if head and sizes and head.value not in sizes:
-            raise ArchitectureError(
-                f"{_HEAD_DIM} is {head.value} ({head.source}), but rotary embeddings are of {' or '.join(map(str, sorted(sizes)))} channels",
-                fact=_ANGLES[0],
-                at=str(scope.block.home),
-            )
+        for name, others in rule.agrees_with.items():
+            own = facts.get(scope, name)
+            found = {other: known.value for other in others if (known := facts.get(scope.tower, other))}
+            if own and found and own.value not in found.values():
+                told = " and ".join(f"{other} of the tower is {value}" for other, value in found.items())
+                raise ArchitectureError(
+                    f"{name} is {own.value} ({own.source}), but {told}",
+                    fact=others[0],
+                    at=str(scope.block.home),
+                )
 
 
 def left_out(facts: Facts) -> list[str]:

@@ -25,7 +25,7 @@ from mapper.inference.chosen import (
 from mapper.inference.completeness import unread_names
 from mapper.inference.contradictions import (
     against_graph,
-    check_angles,
+    check_agreement,
     check_bounds,
     check_config,
     check_frequencies,
@@ -181,7 +181,7 @@ def _check(outline: Outline, chosen: Chosen, filler: Filler, doubts: Doubts) -> 
     """Whether config, sizes and modules go together. Raises ArchitectureError."""
     other_sizes = check_config(outline.facts)
     check_bounds(outline.facts)
-    check_angles(outline.facts, ((scope, flow.rule.name) for scope, flow, _ in chosen.needs()))
+    check_agreement(outline.facts, ((scope, flow.rule) for scope, flow, _ in chosen.needs()))
     check_frequencies(outline.leaves, outline.facts)
     check_widths(outline.root)
     check_modules(outline.read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.architecture import Block
@@ -12,10 +12,6 @@ from mapper.words import parts
 if TYPE_CHECKING:
     from mapper.inference.scopes import Scope
     from mapper.rulebook.facts import ConfigVocabulary
-
-_THERE = ("use_", "has_", "add_", "with_", "enable_")  # before the name of a part that is there
-_SAID = (*_THERE, "is_", "apply_")
-_PLAIN = ("", "none", "null", "default", "auto")  # words that choose nothing
 
 
 def must_be_read(field: str, value: Any, vocabulary: ConfigVocabulary, is_of_a_class: bool) -> bool:
@@ -36,20 +32,20 @@ def must_be_read(field: str, value: Any, vocabulary: ConfigVocabulary, is_of_a_c
         return is_of_a_class or not words.isdisjoint(numbers | vocabulary.choosing)
     if isinstance(value, (int, float)):
         return value not in (0, 1) and not words.isdisjoint(numbers)
-    return _chooses(value) and not words.isdisjoint(vocabulary.choosing)
+    return _chooses(value, vocabulary.unchosen) and not words.isdisjoint(vocabulary.choosing)
 
 
 def _is_usual(field: str, vocabulary: ConfigVocabulary) -> bool:
     """Whether a flag says of most models what is so: `use_rope`, but neither `no_rope` nor `rope_on_values`."""
     name = field.rpartition(".")[2]
-    plain = next((name.removeprefix(word) for word in _SAID if name.startswith(word)), name)
-    return not vocabulary.expected.isdisjoint((name, plain))
+    plain = (name.removeprefix(start) for start in vocabulary.having | vocabulary.affirming)
+    return not vocabulary.expected.isdisjoint((name, *plain))
 
 
-def _chooses(value: Any) -> bool:
+def _chooses(value: Any, unchosen: Set[str]) -> bool:
     """Whether a word is none of those that stand for nothing, or a list more than factors of one."""
     if isinstance(value, str):
-        return value.lower() not in _PLAIN
+        return value.lower() not in unchosen
     return bool(value) and not (
         isinstance(value, list) and len(value) > 1 and all(item == 1 for item in value)
     )
@@ -83,7 +79,7 @@ def told_by_names(vocabulary: ConfigVocabulary, root: Scope) -> Told:
     }
     shown = (fields for role, fields in vocabulary.shown.items() if role in roles)
     stored = {word for leaf in root.block.leaves() for word in leaf.place if isinstance(word, str)}
-    flags = {start + word for word in stored for start in ("", *_THERE)}
+    flags = {start + word for word in stored for start in ("", *vocabulary.having)}
     names = of_what_lacks(vocabulary, root).union(vocabulary.by_layers if _differ(scopes) else ())
     return Told(names, frozenset(flags).union(*shown))
 

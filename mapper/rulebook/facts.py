@@ -30,6 +30,9 @@ _WORDS = (
     "expected",
     "harmless",
     "stored",
+    "having",
+    "affirming",
+    "unchosen",
     "by_layers",
     "by_types",
 )
@@ -183,6 +186,9 @@ class ConfigVocabulary:
     by_types: frozenset[str] = frozenset()  # fields that say which layers have windows
     harmless: frozenset[str] = frozenset()  # parts of names of fields that no computation needs
     stored: frozenset[str] = frozenset()  # of flags of which what is stored shows the same
+    having: frozenset[str] = frozenset()  # beginnings of flags before the name of a part that is there
+    affirming: frozenset[str] = frozenset()  # more beginnings of flags without which they say the same
+    unchosen: frozenset[str] = frozenset()  # words as values that choose nothing
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role -> flags that say it is there
     only_with: dict[str, tuple[str, ...]] = field(default_factory=dict)  # role, or several -> their fields
     # fields that some types compute with and others ignore -> values with which they change nothing

@@ -64,6 +64,10 @@ class FlowRule:
     """Of a step of a root: what the model returns -> the expression that it is, by a guard or not."""
     also_for: tuple[str, ...] = ()
     """Other roles whose blocks take the flows of its page."""
+    agrees_with: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a step: fact -> facts of the tower around the block, one of which has the same value where no family says otherwise."""
+    must_be_read: tuple[str, ...] = ()
+    """Of a page: names that its steps bind, one of which that nothing reads makes another network."""
     steps: tuple[str, ...] = ()
     """The steps of its block's page that it was put together from; none where it is written out."""
 
@@ -138,6 +142,7 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
         by_name_only=fields.flag("by_name_only"),
         beside=fields.words("beside"),
         outputs={name: str(value) for name, value in fields.mapping("outputs").items()},
+        agrees_with=fields.choices("agrees_with"),
     )
     fields.done()
     if rule.extends is None:
@@ -147,8 +152,9 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
 
 _TUPLES = (
     "takes", "needs", "options", "calls", "reads_elsewhere", "prefer_if", "without", "beside", "also_for",
+    "must_be_read",
 )  # fmt: skip
-_TABLES_OF_TUPLES = ("when", "shapes", "values")
+_TABLES_OF_TUPLES = ("when", "shapes", "values", "agrees_with")
 _NONE = dict.fromkeys(_TUPLES, ())
 
 Plain = list[dict[str, Any]]
@@ -174,7 +180,16 @@ def rule_of(said: Plain, file: str) -> FlowRule:
     held = rule.__dict__
     held.update(_NONE)
     held.update(
-        when={}, shapes={}, values={}, leaves={}, ties={}, ignored={}, inputs={}, outputs={}, file=file
+        when={},
+        shapes={},
+        values={},
+        leaves={},
+        ties={},
+        ignored={},
+        inputs={},
+        outputs={},
+        agrees_with={},
+        file=file,
     )
     held.update(plain)
     for name, value in words.items():

@@ -40,7 +40,7 @@ PLAIN = "plain"  # the step that is usual: what a flow is called does not mentio
 SLOT = "SLOT"  # in the slots of `rows`: the one that they stand around
 JOINED = "+"  # between the names of the steps of a flow
 
-_TABLES = ("when", "values", "leaves", "ties", "ignored", "inputs")
+_TABLES = ("when", "values", "leaves", "ties", "ignored", "inputs", "agrees_with")
 _PATHS = ("prefer_if", "without", "beside")
 
 
@@ -411,6 +411,7 @@ def _base(fields: Fields, topic: str, takes: tuple[str, ...]) -> FlowRule:
         ignored={role: str(why) for role, why in fields.mapping("ignored").items()},
         reads_elsewhere=fields.words("reads_elsewhere"),
         also_for=fields.words("also_for"),
+        must_be_read=fields.words("must_be_read"),
     )
 
 

@@ -62,7 +62,7 @@ def test_heads_of_another_size_than_the_angles_are_no_model() -> None:
             tensors[f"{place}.{one}_proj.weight"] = TensorInfo((rows * size // head, width), "F32")
         tensors[f"{place}.o_proj.weight"] = TensorInfo((width, width * size // head), "F32")
     (missing,) = read(source, tensors, {"rotary.style": "half"}, head_dim=head).missing
-    assert f"but rotary embeddings are of {head} channels" in missing
+    assert f"but rotary.dim of the tower is {head}" in missing
 
 
 def test_an_odd_share_of_a_head_turns_with_one_channel_more_in_steps_of_the_share() -> None:
