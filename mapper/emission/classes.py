@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor
-from mapper.emission.drafts import Argument, ClassText, Draft, resolve
+from mapper.emission.drafts import Argument, ClassText, Draft, blocks_of, facts_of, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
 from mapper.emission.merge import merge_fixed, merge_options
@@ -125,7 +125,7 @@ class Classes:
 
     def draft(self, folder: Folder) -> Draft:
         """The class of one folder, with marks where its values stand."""
-        draft = Draft(folder)
+        draft = Draft(folder, scaled=self.stages.scaled)
         whole = folder.children.get("")
         if (
             isinstance(whole, Leaf) and not whole.place
@@ -245,7 +245,8 @@ class Classes:
             symbol = draft.symbol(fact, role, f"{role}_{name}")
         else:
             symbol = draft.symbol(fact, draft.folder.block.role if draft.folder.block else "inner")
-        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+        node, symbols = draft.written(fact, symbol, role)
+        return draft.place(Argument(symbol, fact.value, node, symbols))
 
     def container_items(self, draft: Draft, folder: Folder) -> str:
         """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
@@ -300,11 +301,16 @@ class Classes:
                 runs.append([key])
         parts = [
             texts[run[0]]
-            if len(run) == 1
+            if len(run) == 1 and not (run is runs[-1] and self.repeats(folder, runs))
             else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order))}))"
             for run in runs
         ]
         return f"[{', '.join(parts)}]"
+
+    def repeats(self, folder: Folder, runs: list[list[tuple[int, ...]]]) -> bool:
+        """Whether what stands behind a first element is once here and more often in other stages."""
+        fact = self.counts.get(folder.place)
+        return fact is not None and len(runs) == 2 and len(runs[0]) == 1 and bool(self.stages.element(fact))
 
     def same_class(
         self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
@@ -347,15 +353,24 @@ class Classes:
         values = tuple(item.value for item in arguments)
         facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
         found = self.stages.list_of(facts)
+        if found is None and (some := self.stages.some_of(facts)):
+            symbol = draft.symbol(some[0], _word(folder), f"{_word(folder)}_{name}")
+            items = [ast.Subscript(ast.Name(symbol), ast.Constant(at)) for at in some[1]]
+            return draft.place(Argument(symbol, values, ast.Tuple(items), {symbol: some[0]}))
         if found is None:
             return draft.place(Argument(f"{_word(folder)}_{name}", values))
         size, is_shifted = found
         symbol = draft.symbol(size, _word(folder), f"{_word(folder)}_{name}")
         node: ast.expr = ast.Name(symbol)
+        symbols = {symbol: size}
         if is_shifted:  # `[3, *config.hidden_sizes[:-1]]`
             but_last = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
-            node = ast.List([ast.Constant(values[0]), ast.Starred(ast.Subscript(node, but_last))])
-        return draft.place(Argument(symbol, values, node, {symbol: size}))
+            first: ast.expr = ast.Constant(values[0])
+            if entry := self.stages.entries.get(id(facts[0])):
+                first = ast.Name(draft.symbol(entry, _word(folder)))
+                symbols[first.id] = entry
+            node = ast.List([first, ast.Starred(ast.Subscript(node, but_last))])
+        return draft.place(Argument(symbol, values, node, symbols))
 
     def run_length(self, draft: Draft, folder: Folder, number: int, total: int) -> str:
         """How many equal elements stand in a row: all but the others."""
@@ -383,13 +398,3 @@ def _word(folder: Folder) -> str:
     from mapper.emission.identifiers import identifier
 
     return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
-
-
-def facts_of(folder: Folder) -> list[Fact]:
-    """The facts of the blocks whose forward the folder's class holds."""
-    return [fact for block in blocks_of(folder) for fact in block.facts.values()]
-
-
-def blocks_of(folder: Folder) -> list[Block]:
-    """Blocks whose forward the folder's class holds."""
-    return ([folder.block] if folder.block else []) + folder.methods

@@ -33,6 +33,9 @@ class Sizes:
 
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
+        fact = self.stages.entries.get(id(fact), fact)
+        if any(scaled.ratio is fact for scaled in self.stages.scaled.values()):
+            return self._of_ratio(fact)
         if listed := self.stages.listed(fact):
             self.stages.reads(listed, *range(len(fact.value)))
             return self._of_list(listed)
@@ -43,6 +46,19 @@ class Sizes:
         name = name or self._named(fact.name, fact.value, tower)
         if name is not None:
             self.used.setdefault(name, self.facts[name])
+        return name
+
+    def _of_ratio(self, fact: Fact) -> str:
+        """The field of what one width of every stage is of another."""
+        known = next((name for name, used in self.used.items() if used is fact), None)
+        if known is not None:
+            return known
+        name = symbol_name(fact.name)
+        if name in self.facts:
+            name = fact.name.replace(".", "_")
+        while name in self.facts:
+            name = f"{name}_"
+        self.facts[name] = self.used[name] = fact
         return name
 
     def _of_list(self, listed: Listed) -> str:

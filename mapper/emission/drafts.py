@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mapper.architecture import Fact, Place
+from mapper.architecture import Block, Fact, Place
 from mapper.emission.config_class import symbol_name
 from mapper.emission.expressions import expression, literal
 from mapper.emission.identifiers import RESERVED
 from mapper.emission.module_tree import Folder
+from mapper.emission.ratios import Scaled
 from mapper.emission.simpler import without_ones, without_sums_of_one
 from mapper.flows.language import copied
 
@@ -58,6 +60,7 @@ class Draft:
     )  # line that not every instance has -> mark of its switch
     loops: set[str] = field(default_factory=set)  # names that comprehensions bind
     unread: dict[str, str] = field(default_factory=dict)  # attribute that no forward reads -> why it is there
+    scaled: Mapping[int, Scaled] = field(default_factory=dict)  # widths that are a multiple of others
 
     def place(self, argument: Argument) -> str:
         """The mark that stands for an argument in a line."""
@@ -77,11 +80,22 @@ class Draft:
         if node is None:
             return self.place(Argument(hint, value))
         symbols: dict[str, Fact] = {}
-        names: dict[str, str] = {}
+        names: dict[str, ast.expr] = {}
         for name, fact in facts.items():
-            names[name] = self.symbol(fact, prefix)
-            symbols[names[name]] = fact
+            names[name], read = self.written(fact, self.symbol(fact, prefix), prefix)
+            symbols |= read
         return self.place(Argument(hint, value, _Names(names).visit(copied(node)), symbols))
+
+    def written(self, fact: Fact, symbol: str, prefix: str) -> tuple[ast.expr, dict[str, Fact]]:
+        """A fact as an expression over symbols: by its own, or as so many times another that the class knows."""
+        scaled = self.scaled.get(id(fact))
+        if scaled is None or not any(scaled.base is own for own in facts_of(self.folder)):
+            return ast.Name(symbol), {symbol: fact}
+        base, ratio = self.symbol(scaled.base, prefix), self.symbol(scaled.ratio, prefix)
+        symbols = {base: scaled.base, ratio: scaled.ratio}
+        if scaled.is_part:
+            return ast.BinOp(ast.Name(base), ast.FloorDiv(), ast.Name(ratio)), symbols
+        return ast.BinOp(ast.Name(ratio), ast.Mult(), ast.Name(base)), symbols
 
     def attribute(self, fact: Fact, prefix: str) -> str:
         """`self.NAME` for a fact that a method reads; set in the constructor."""
@@ -104,17 +118,17 @@ class Draft:
 class _Names(ast.NodeTransformer):
     """`fact.head_dim` and `head_dim` become the symbol of that fact."""
 
-    def __init__(self, names: dict[str, str]):
+    def __init__(self, names: Mapping[str, ast.expr]):
         self.names = names
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         from mapper.flows.language import dotted
 
         name = (dotted(node) or "").removeprefix("fact.")
-        return ast.Name(self.names[name]) if name in self.names else self.generic_visit(node)
+        return self.names[name] if name in self.names else self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self.names.get(node.id, node.id))
+        return self.names.get(node.id, node)
 
 
 @dataclass(eq=False)
@@ -169,7 +183,18 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
     if names and not whole and all(symbol_is_literal(text) for text in names.values()):
         is_usual = first.usual is not None and first.value == first.usual
         return LEFT_OUT if is_usual else literal(first.value)
-    return expression(without_sums_of_one(_Names(names).visit(copied(first.expression))))
+    put = _Names({symbol: ast.Name(text) for symbol, text in names.items()}).visit(copied(first.expression))
+    return expression(without_sums_of_one(put), outer=isinstance(put, ast.Tuple))
+
+
+def facts_of(folder: Folder) -> list[Fact]:
+    """The facts of the blocks whose forward the folder's class holds."""
+    return [fact for block in blocks_of(folder) for fact in block.facts.values()]
+
+
+def blocks_of(folder: Folder) -> list[Block]:
+    """Blocks whose forward the folder's class holds."""
+    return ([folder.block] if folder.block else []) + folder.methods
 
 
 def _without_ones(arguments: list[Argument]) -> list[Argument]:

@@ -7,8 +7,7 @@ from functools import partial
 from itertools import product
 
 from mapper.architecture import Block, Leaf, Place
-from mapper.emission.classes import blocks_of
-from mapper.emission.drafts import ClassText
+from mapper.emission.drafts import ClassText, blocks_of
 from mapper.emission.expressions import comment
 from mapper.emission.identifiers import camel
 from mapper.emission.module_tree import Folder

@@ -14,7 +14,7 @@ _APART = frozenset(  # names that a constructor has for something else
 )
 
 
-_WIDTHS = (*WIDTHS, "inner_size")
+_WIDTHS = (*WIDTHS, "inner_size", "reduced_size")
 _DIRECTED = re.compile(r"(^|_)(?:in|out)_(channels|features)$")  # both in one are `channels`
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import UNREAD, Architecture, Leaf, Place
 from mapper.emission.assumed import assumed
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_tower
-from mapper.emission.classes import Classes, blocks_of
+from mapper.emission.classes import Classes
 from mapper.emission.config_class import Sizes, collect_sizes
 from mapper.emission.constructors import TORCH_DTYPES
-from mapper.emission.drafts import CLOSE, LEFT_OUT, OPEN, ClassText, Draft
+from mapper.emission.drafts import CLOSE, LEFT_OUT, OPEN, ClassText, Draft, blocks_of
 from mapper.emission.dropout_calls import deepening_rows, place_dropout, training_source, weighing_operations
 from mapper.emission.expressions import comment, comment_row, literal, quoted
 from mapper.emission.identifiers import rename_table
@@ -90,12 +90,19 @@ def emit_source(
     classes = Classes(root, paths, methods, sizes.field, sizes.stages, unread=unread)
     classes.learn(program)
     file.classes = classes.run()
-    arguments = (text for done in file.classes for text in done.resolved)
-    if half := sizes.stages.half_read() | sizes.stages.half_written(arguments):
+    if half := sizes.stages.half_read() | sizes.stages.half_written(_written(file.classes)):
         return emit_source(architecture, flows, activation, options, unlisted | half)
     name_classes(file.classes, root, set(operation_names()))
     named = {draft.folder.place: done.name for done in file.classes for draft in done.drafts}
     return Emitted(_Writer(file).text(), program, named)
+
+
+def _written(classes: list[ClassText]) -> Iterator[tuple[str, str, list[str]]]:
+    """The text of each argument, what it is called, and the facts that it is written in."""
+    for done in classes:
+        for at, text in enumerate(done.resolved):
+            for argument in (draft.arguments[at] for draft in done.drafts):
+                yield text, argument.hint, [fact.name for fact in argument.symbols.values()]
 
 
 def _unread(architecture: Architecture, program: Program | None) -> dict[int, str]:

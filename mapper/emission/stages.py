@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Block, Fact, Leaf
+from mapper.emission.ratios import Scaled, ratios
 from mapper.flows.references import element_indices
 
 MOST = 8  # stages; of more, numbers are easier to read where they stand
 _STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a stage into the next
 _COUNT = "layers"
-_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", _COUNT)  # what configs list by stage
+_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "head_dim", _COUNT)  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INPUTS = ("in_channels", "in_features", "input_size")
+_ENDS = ("embedding_size", "pooled_size")  # of what goes into the first stage, and of what comes out of the last
+_NO_WIDTHS = ("kernel_size", "stride", "padding", "dilation", "groups", "heads", "count", "layers", "eps")
 _NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
 
 
@@ -44,7 +47,11 @@ class Stages:
     lists: dict[int, Listed] = field(
         default_factory=dict
     )  # by the identity of the fact that is the whole list
+    entries: dict[int, Fact] = field(
+        default_factory=dict
+    )  # what a first stage reads -> the size of the embeddings that it is
     lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
+    scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
 
     def element(self, fact: Fact) -> Element | None:
@@ -64,13 +71,24 @@ class Stages:
             listed.fact.name for listed, places in self.read.items() if len(places) < len(listed.fact.value)
         )
 
-    def half_written(self, arguments: Iterable[str]) -> frozenset[str]:
-        """The widths of which some are still numbers among these arguments: who changed the list would break the model."""
-        numbers = {int(number) for text in arguments for number in _NUMBER.findall(text)}
+    def half_written(self, arguments: Iterable[tuple[str, str, list[str]]]) -> frozenset[str]:
+        """The widths of which some are still numbers: who changed the list would break the model.
+
+        Of each argument its text, what it is called and the facts that it is written in.
+        """
+        numbers = [
+            (set(map(int, found)), hint, facts)
+            for text, hint, facts in arguments
+            if (found := _NUMBER.findall(text))
+        ]
         return frozenset(
             listed.fact.name
             for listed in self.read
-            if _last(listed.fact) in _JOINED and not numbers.isdisjoint(listed.fact.value)
+            if _last(listed.fact) in _JOINED
+            and any(
+                not values.isdisjoint(listed.fact.value) and _may_be(listed.fact.name, hint, facts)
+                for values, hint, facts in numbers
+            )
         )
 
     def list_of(self, facts: list[Fact | None]) -> tuple[Fact, bool] | None:
@@ -83,6 +101,14 @@ class Stages:
         in_order = [Element(last.listed, at) for at in range(len(found) - is_shifted)]
         return (last.listed.fact, is_shifted) if found[is_shifted:] == in_order else None
 
+    def some_of(self, facts: list[Fact | None]) -> tuple[Fact, list[int]] | None:
+        """The list of which these are elements in another order, and which."""
+        found = [fact and self.element(fact) for fact in facts]
+        first = found[0] if found else None
+        if first is None or any(item is None or item.listed is not first.listed for item in found):
+            return None
+        return first.listed.fact, [item.at for item in found if item]
+
 
 def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     """The lists of sizes of every stack of stages below a block, but of these facts."""
@@ -90,9 +116,11 @@ def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     for block, tower in _placed(root):
         for value in block.roles.values():
             if isinstance(value, list) and _has_layers(stages := _each(value)):
+                found.scaled |= ratios(stages)
                 stack = _Stack(found, stages, tower, without)
                 stack.learn(block)
                 stack.learn_ends(root, block)
+                stack.learn_readers(root, block)
     return found
 
 
@@ -123,25 +151,32 @@ class _Stack:
     def __init__(self, found: Stages, stages: list[Block], tower: str, without: frozenset[str]):
         self.found, self.tower = found, tower
         self.facts = [_sizes(stage) for stage in stages]
-        names = dict.fromkeys(fact.name for fact in self.facts[0] if _last(fact) in _LISTED)
+        names = dict.fromkeys(fact.name for facts in self.facts for fact in facts if _last(fact) in _LISTED)
         names = dict.fromkeys(name for name in names if name not in without)
         self.lists = {name: listed for name in names if (listed := self.list_of(name))}
-        streams = {name.rpartition(".")[2]: listed for name, listed in self.lists.items()}
+        whole = {name: item for name, item in self.lists.items() if len(item.fact.value) == len(stages)}
+        streams = {name.rpartition(".")[2]: listed for name, listed in whole.items()}
         self.stream = next((streams[name] for name in _STREAM if name in streams), None)
 
     def list_of(self, name: str) -> Listed | None:
-        """The values of one fact, a stage each; None where a stage has none or several, or all have the same.
+        """The values of one fact, of each stage that has it; None where one has several, or all have the same.
 
         Nor of how many layers there are where one stage has one: nothing there is repeated.
         """
         own = [{fact.value for fact in facts if fact.name == name} for facts in self.facts]
+        own = [found for found in own if found]
         values = [next(iter(found)) for found in own if len(found) == 1]
-        first = next(fact for fact in self.facts[0] if fact.name == name)
+        first = next(fact for facts in self.facts for fact in facts if fact.name == name)
         is_single = _last(first) == _COUNT and 1 in values
         if len(values) != len(own) or len({*values}) == 1 or is_single:
             return None
         source = f"{first.source} and {len(own) - 1} more"
         return Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
+
+    def place_in(self, listed: Listed, at: int) -> int:
+        """Which element of a list is a stage's: some lists have none for the stages without such a size."""
+        has = [any(fact.name == listed.fact.name for fact in facts) for facts in self.facts]
+        return sum(has[:at])
 
     def learn(self, around: Block) -> None:
         """Notes what facts of the stages are, and of what stands beside them one by one."""
@@ -154,23 +189,51 @@ class _Stack:
                     for fact in _sizes(block):
                         self.note(fact, self.of_stream(fact, at))
                 self.learn_norms(value)
+        for leaves in _numbered(around):
+            self.learn_norms(leaves)
 
     def learn_ends(self, root: Block, around: Block) -> None:
         """Notes the width of what the first stage reads, and of what is read of the last."""
         if self.stream is None:
             return
         first, *_, last = self.stream.fact.value
-        before = [item for item in around.roles.values() if isinstance(item, Block)]
-        for fact in (fact for block in before for fact in block.facts.values()):
+        beside = [item for item in around.roles.values() if isinstance(item, Block)]
+        for fact in (fact for block in beside for fact in block.facts.values()):
             if _last(fact) == "embedding_size" and fact.value == first:
                 self.note(fact, Element(self.stream, 0))
+            elif _last(fact) == "embedding_size":
+                self.learn_entry(fact)
         end = Element(self.stream, len(self.facts) - 1)
-        for fact in root.facts.values():
-            if _last(fact) == "pooled_size" and fact.value == last:
+        for fact in (fact for block in (root, around) for fact in block.facts.values()):
+            if _last(fact) in ("pooled_size", "hidden_size") and fact.value == last:
+                self.note(fact, end)
+        for fact in (fact for block in beside if not _is_entry(block) for fact in block.facts.values()):
+            if fact.name.endswith(_INPUTS) and fact.value == last:
                 self.note(fact, end)
         for leaf in (item for block in (root, around) for item in block.roles.values()):
             if isinstance(leaf, Leaf) and _length(leaf) == last:
                 self.note_length(leaf, end)
+
+    def learn_entry(self, embedding: Fact) -> None:
+        """Notes what the first stage reads where that is as wide as the embeddings, and no stage is."""
+        for fact in self.facts[0]:
+            if fact.name.endswith(_INPUTS) and fact.value == embedding.value:
+                self.found.entries.setdefault(id(fact), embedding)
+
+    def learn_readers(self, root: Block, around: Block) -> None:
+        """Notes what another tower reads of several stages: widths that are none of its own."""
+        widths = self.stream.fact.value if self.stream else []
+        if len({*widths}) < len(widths):
+            return
+        for tower in (item for item in root.roles.values() if isinstance(item, Block)):
+            blocks = [tower, *tower.blocks()]
+            if any(block is around for block in blocks):
+                continue
+            facts = [fact for block in blocks for fact in block.facts.values()]
+            own = {fact.value for fact in facts if _last(fact) in _STREAM}
+            for fact in facts:
+                if fact.name.endswith(_INPUTS) and fact.value in widths and fact.value not in own:
+                    self.note(fact, Element(self.stream, widths.index(fact.value)))
 
     def note(self, fact: Fact, element: Element | None) -> None:
         if element is not None:
@@ -180,7 +243,10 @@ class _Stack:
     def of_own(self, fact: Fact, at: int) -> Element | None:
         """The element of the fact's own list; what the first stage reads is no stage's."""
         is_input = self.stream is not None and fact.name.endswith(_INPUTS)
-        return Element(self.lists[fact.name], at) if fact.name in self.lists and not is_input else None
+        listed = None if is_input else self.lists.get(fact.name)
+        if listed and self.stream and listed.fact.value == self.stream.fact.value:
+            listed = self.stream  # a bottleneck as wide as the stage is the stage's width
+        return listed and Element(listed, self.place_in(listed, at))
 
     def of_stream(self, fact: Fact, at: int) -> Element | None:
         """What a width in a stage is: that of the stage, of the one before, or of the next, which reads it."""
@@ -204,10 +270,32 @@ class _Stack:
         self.note(fact, element)
 
 
+def _is_entry(block: Block) -> bool:
+    """Whether a block makes what the first stage reads."""
+    return (block.flow or "").startswith("embedding/")
+
+
+def _numbered(block: Block) -> list[list[Any]]:
+    """Leaves whose roles differ in a number alone, in its order: `stage_norm_1`, `stage_norm_2`."""
+    found: dict[str, list[tuple[int, Leaf]]] = {}
+    for role, item in block.roles.items():
+        word, _, number = role.rpartition("_")
+        if isinstance(item, Leaf) and number.isdigit():
+            found.setdefault(word, []).append((int(number), item))
+    return [[leaf for _, leaf in sorted(leaves, key=lambda pair: pair[0])] for leaves in found.values()]
+
+
 def _length(norm: Leaf) -> int | None:
     """How many channels a norm has."""
     weight = norm.tensors.get("weight") if "Norm" in norm.kind else None
     return weight.shape[0] if weight is not None and len(weight.shape) == 1 else None
+
+
+def _may_be(name: str, hint: str, facts: list[str]) -> bool:
+    """Whether a number with this name, or of these facts, may be one of the width: another quantity has its values by chance."""
+    if facts:
+        return any(fact == name or fact.endswith((*WIDTHS, *_ENDS)) for fact in facts)
+    return not hint.endswith(_NO_WIDTHS)
 
 
 def _last(fact: Fact) -> str:
