@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor
@@ -17,10 +18,12 @@ from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.emission.settings import INDEX, Setting, list_depth, setting, shared_facts
 from mapper.emission.stages import Stages
-from mapper.flows.program import Program
+from mapper.flows.language import dotted, every
+from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
 
 NAME_OPEN, NAME_CLOSE = "\x03", "\x04"  # around the number of a class, until all classes have names
+STAGE = "stage_width"  # what a shape calls a width that no flow declares
 MethodsOf = Callable[[Folder, Draft], list[str]]
 
 
@@ -35,6 +38,7 @@ class Classes:
     stages: Stages
     settings: dict[int, Setting] = field(default_factory=dict)  # by leaf
     counts: dict[Place, Fact] = field(default_factory=dict)  # list folder -> the fact that says how many
+    lengths: dict[Place, Fact] = field(default_factory=dict)  # list folder -> a list with an entry for each
     finished: list[ClassText] = field(default_factory=list)
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
@@ -64,6 +68,7 @@ class Classes:
                             self.counts[Place(item.home[:-1])] = fact
                         else:
                             self.counts[list_folder([item.home], Place(piece.block.home))] = fact
+            self.learn_lengths(piece)
             for (
                 role
             ) in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow
@@ -74,12 +79,34 @@ class Classes:
                         inner = self.settings.setdefault(id(item), said)
                         self.outer |= shared_facts(inner, said)
 
+    def learn_lengths(self, piece: Piece) -> None:
+        """Which lists a forward goes through side by side: they are as long as each other, or as a list of the config."""
+        calls = (node for statement in piece.statements for node in every(statement) if is_zip(node))
+        for call in calls:
+            words = [dotted(item) or "" for item in call.args]
+            named = [piece.block.facts.get(word.removeprefix("fact.")) for word in words]
+            lists = [fact for fact in named if fact is not None and isinstance(fact.value, (list, tuple))]
+            for word in words:
+                items = piece.block.roles.get(word)
+                if not isinstance(items, list) or not items:
+                    continue
+                place = list_folder([item.home if isinstance(item, Block) else item.place for item in items], Place(piece.block.home))
+                if lists:
+                    self.lengths[place] = lists[0]
+                elif fact := _count_of(piece.block, "layers"):
+                    self.counts.setdefault(place, fact)
+
     def as_long_as_its_stage(self, leaf: Leaf, said: Setting) -> Setting:
-        """With the stage's width as the length of a norm beside it, where the flow declares none."""
+        """With the stage's width as the length of a norm beside it, or as what a map reads, where the flow declares none."""
+        if read := self.stages.inputs.get(id(leaf)):
+            shape = said.shape or ("_",) * 2
+            if len(shape) > 1 and shape[1] == "_":
+                shape = (shape[0], STAGE, *shape[2:])
+                return replace(said, shape=shape, facts={**(said.facts or {}), STAGE: read})
         length = self.stages.lengths.get(id(leaf))
         if length is None or said.shape:
             return said
-        return replace(said, shape=(length.name,), facts={**(said.facts or {}), length.name: length})
+        return replace(said, shape=(STAGE,), facts={**(said.facts or {}), STAGE: length})
 
     def run(self) -> list[ClassText]:
         """Every class, each after those it uses."""
@@ -246,7 +273,7 @@ class Classes:
         else:
             symbol = draft.symbol(fact, draft.folder.block.role if draft.folder.block else "inner")
         node, symbols = draft.written(fact, symbol, role)
-        return draft.place(Argument(symbol, fact.value, node, symbols))
+        return draft.place(Argument(symbol, fact.value, node, symbols, local=draft.local_of(fact)))
 
     def container_items(self, draft: Draft, folder: Folder) -> str:
         """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
@@ -382,11 +409,21 @@ class Classes:
         return draft.place(Argument(f"{_word(folder)}_count", number, others, {symbol: fact}))
 
     def count(self, draft: Draft, folder: Folder, number: int) -> str:
+        listed = self.lengths.get(folder.place)
+        if listed is not None and len(listed.value) == number:
+            symbol = draft.symbol(listed, _word(folder))
+            node = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
+            return draft.place(Argument(f"{_word(folder)}_count", number, node, {symbol: listed}))
         fact = self.counts.get(folder.place)
         if fact is None or fact.value != number:
             return draft.place(Argument(f"{_word(folder)}_count", number))
         symbol = draft.symbol(fact, _word(folder))
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+
+def is_zip(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether a node goes through several lists side by side."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip"
 
 
 def _count_of(block: Block, role: str) -> Fact | None:

@@ -15,6 +15,10 @@ _PLAIN_BLOCKS = (
 )  # fmt: skip
 
 
+_STREAM = "hidden_size"
+_CHANNELS = ("in_channels", "out_channels")
+
+
 def symbol_name(fact: str) -> str:
     """The identifier for a fact: `attention.heads` is `heads`, `norm.eps` is `norm_eps`."""
     block, _, rest = fact.partition(".")
@@ -29,31 +33,44 @@ class Sizes:
     facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
     used: dict[str, Fact] = field(default_factory=dict)
     towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
+    widths: frozenset[str] = frozenset()  # roles of those whose stream has a size
     stages: Stages = field(default_factory=Stages)
 
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
         fact = self.stages.entries.get(id(fact), fact)
         if any(scaled.ratio is fact for scaled in self.stages.scaled.values()):
-            return self._of_ratio(fact)
+            return self._of_ratio(fact, tower)
         if listed := self.stages.listed(fact):
             self.stages.reads(listed, *range(len(fact.value)))
             return self._of_list(listed)
-        name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
-        if name is None and (element := self.stages.element(fact)):
+        if element := self.stages.element(fact):
             self.stages.reads(element.listed, element.at)
             return f"{self._of_list(element.listed)}[{element.at}]"
-        name = name or self._named(fact.name, fact.value, tower)
+        name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
+        name = name or self._of_stream(fact, tower) or self._named(fact.name, fact.value, tower)
         if name is not None:
             self.used.setdefault(name, self.facts[name])
         return name
 
-    def _of_ratio(self, fact: Fact) -> str:
+    def _of_stream(self, fact: Fact, tower: str) -> str | None:
+        """The field of a tower's width for channels that are as many; of what stands alone that of the whole model."""
+        if not fact.name.endswith(_CHANNELS) or not self.has_one_width(tower):
+            return None
+        name = self.by_fact.get((_STREAM, tower)) or self.by_fact.get((_STREAM, ""))
+        return name if name is not None and self.facts[name].value == fact.value else None
+
+    def has_one_width(self, tower: str) -> bool:
+        """Whether a tower has not several widths, none of which is the whole's."""
+        return tower not in self.widths or (_STREAM, tower) in self.by_fact
+
+    def _of_ratio(self, fact: Fact, tower: str) -> str:
         """The field of what one width of every stage is of another."""
         known = next((name for name, used in self.used.items() if used is fact), None)
         if known is not None:
             return known
         name = symbol_name(fact.name)
+        name = f"{tower}_{name}" if tower and len(self.towers) > 1 else name
         if name in self.facts:
             name = fact.name.replace(".", "_")
         while name in self.facts:
@@ -98,20 +115,33 @@ def collect_sizes(architecture: Architecture, without: frozenset[str] = frozense
     sizes = Sizes(towers=frozenset(role for role, item in roles.items() if isinstance(item, Block)))
     sizes.stages = staged(architecture.root, without)
     _collect(architecture.root, "", seen, sizes.towers)
+    sizes.widths = frozenset(seen.get(_STREAM, ()))
     for name, towers in seen.items():
         constant = {
             tower: facts[0]
             for tower, facts in towers.items()
             if all(fact.value == facts[0].value for fact in facts)
         }
-        is_equal = len({_frozen(fact.value) for fact in constant.values()}) == 1
-        shared = len(constant) == len(towers) and is_equal and not _is_count(constant.values())
+        shared = _sharing(constant, len(towers))
         for tower, fact in constant.items():
             symbol = symbol_name(name)
-            _add(
-                sizes, symbol if shared or not tower or len(towers) == 1 else f"{tower}_{symbol}", fact, tower
-            )
+            is_plain = tower in shared or not tower or len(towers) == 1
+            _add(sizes, symbol if is_plain else f"{tower}_{symbol}", fact, tower)
     return sizes
+
+
+def _sharing(constant: Mapping[str, Fact], towers: int) -> set[str]:
+    """The towers that have a size in common: all, those that have the whole model's, or an encoder and its decoder."""
+    if _is_count(constant.values()):
+        return set()
+    values = {tower: _frozen(fact.value) for tower, fact in constant.items()}
+    if len(constant) == towers and len(set(values.values())) == 1:
+        return set(values)
+    for some in ({""}, {"encoder", "decoder"}):
+        common = {values.get(tower) for tower in some}
+        if some <= values.keys() and len(common) == 1:
+            return {tower for tower, value in values.items() if value in common}
+    return set()
 
 
 def _is_count(facts: Iterable[Fact]) -> bool:

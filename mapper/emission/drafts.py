@@ -29,6 +29,7 @@ class Argument:
     expression: ast.expr | None = None  # over symbols of the draft
     symbols: dict[str, Fact] = field(default_factory=dict)
     usual: Any = None  # torch's own default: the argument is left out where it is no more than a number that is the same
+    local: str = ""  # what a class calls the value that it works out more than once
     default: Any = None  # the same of what no file says: no field of the config says it either
 
     def is_plain(self) -> bool:
@@ -84,12 +85,24 @@ class Draft:
         for name, fact in facts.items():
             names[name], read = self.written(fact, self.symbol(fact, prefix), prefix)
             symbols |= read
-        return self.place(Argument(hint, value, _Names(names).visit(copied(node)), symbols))
+        local = self.local_of(*facts.values()) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        return self.place(Argument(hint, value, _Names(names).visit(copied(node)), symbols, local=local))
+
+    def local_of(self, fact: Fact, *others: Fact) -> str:
+        """What a class calls a width that it works out of another."""
+        scaled = self.scaled_of(fact)
+        return scaled.name if scaled is not None and not others else ""
+
+    def scaled_of(self, fact: Fact) -> Scaled | None:
+        """What a width is of another that the class knows."""
+        scaled = self.scaled.get(id(fact))
+        knows = scaled is not None and any(scaled.base is own for own in facts_of(self.folder))
+        return scaled if knows else None
 
     def written(self, fact: Fact, symbol: str, prefix: str) -> tuple[ast.expr, dict[str, Fact]]:
         """A fact as an expression over symbols: by its own, or as so many times another that the class knows."""
-        scaled = self.scaled.get(id(fact))
-        if scaled is None or not any(scaled.base is own for own in facts_of(self.folder)):
+        scaled = self.scaled_of(fact)
+        if scaled is None:
             return ast.Name(symbol), {symbol: fact}
         base, ratio = self.symbol(scaled.base, prefix), self.symbol(scaled.ratio, prefix)
         symbols = {base: scaled.base, ratio: scaled.ratio}
@@ -140,6 +153,7 @@ class ClassText:
     parameters: dict[str, list[Argument]]  # parameter -> its value in each draft
     takes_config: bool
     resolved: list[str] = field(default_factory=list)  # text of each argument
+    locals: dict[str, str] = field(default_factory=dict)  # name -> what the constructor works out once
     is_short: bool = False  # its parameters go without the name of the one child that they are for
 
 

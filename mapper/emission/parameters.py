@@ -25,6 +25,7 @@ def tidy(done: ClassText) -> None:
     _derive_padding(done)
     _shorten(done)
     _say_once(done)
+    _name_repeated(done)
 
 
 def _join(done: ClassText) -> None:
@@ -141,6 +142,19 @@ def _shorten(done: ClassText) -> None:
     if not first or not all(map(_is_name, short.values())):
         return
     done.is_short = _rename(done, short)
+
+
+def _name_repeated(done: ClassText) -> None:
+    """A width that the constructor works out more than once has a name there."""
+    arguments = done.drafts[0].arguments if done.drafts else []
+    texts = [text for text, argument in zip(done.resolved, arguments, strict=False) if argument.local]
+    for text in dict.fromkeys(texts):
+        names = {a.local for other, a in zip(done.resolved, arguments, strict=True) if other == text and a.local}
+        name = names.pop()
+        is_free = name not in {*done.parameters, *done.locals, *_loops(done)}
+        if texts.count(text) > 1 and not names and is_free and text.count(" ") == 2:
+            done.locals[name] = text
+            done.resolved = [name if other == text else other for other in done.resolved]
 
 
 def _say_once(done: ClassText) -> None:

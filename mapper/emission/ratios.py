@@ -18,6 +18,7 @@ _LEAST = 3  # widths that have to agree: two numbers have some ratio by chance
 class Scaled:
     """A width as a multiple, or a part, of another."""
 
+    name: str  # "intermediate_size"
     base: Fact
     ratio: Fact
     is_part: bool  # base // ratio, not ratio * base
@@ -83,7 +84,7 @@ def _scaled(role: str, group: list[tuple[Fact, list[dict[str, Fact]]]], word: st
     name = f"{role}.{'reduction' if is_part else 'expansion'}"
     value = share.denominator if is_part else share.numerator
     ratio = Fact(name, value, first.at, first.evidence, f"{first.source} and {len(group) - 1} more", first.rule)
-    return {id(fact): Scaled(base, ratio, is_part) for fact, base in known}
+    return {id(fact): Scaled(_last(fact), base, ratio, is_part) for fact, base in known}
 
 
 def _base(blocks: list[dict[str, Fact]], word: str) -> Fact | None:

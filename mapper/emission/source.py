@@ -23,6 +23,7 @@ from mapper.emission.naming import describe, name_classes
 from mapper.emission.paths import Paths
 from mapper.emission.printing import WIDTH
 from mapper.emission.simpler import without_single_loops
+from mapper.emission.stages import Written
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
 from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
@@ -97,12 +98,14 @@ def emit_source(
     return Emitted(_Writer(file).text(), program, named)
 
 
-def _written(classes: list[ClassText]) -> Iterator[tuple[str, str, list[str]]]:
-    """The text of each argument, what it is called, and the facts that it is written in."""
+def _written(classes: list[ClassText]) -> Iterator[Written]:
+    """Every argument of every constructor."""
     for done in classes:
         for at, text in enumerate(done.resolved):
-            for argument in (draft.arguments[at] for draft in done.drafts):
-                yield text, argument.hint, [fact.name for fact in argument.symbols.values()]
+            for draft in done.drafts:
+                argument = draft.arguments[at]
+                facts = tuple(fact.name for fact in argument.symbols.values())
+                yield Written(text, argument.hint, facts, draft.folder.tower)
 
 
 def _unread(architecture: Architecture, program: Program | None) -> dict[int, str]:
@@ -360,6 +363,8 @@ class _Writer:
         if rows == ["super().__init__()"] and not deepening:
             return []
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
+        at = 1 if rows[0] == "super().__init__()" else 0
+        rows[at:at] = [f"{name} = {value}" for name, value in done.locals.items()]
         for row in rows:
             is_option = row in draft.options
             if is_option:

@@ -14,12 +14,13 @@ from mapper.flows.references import element_indices
 MOST = 8  # stages; of more, numbers are easier to read where they stand
 _STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a stage into the next
 _COUNT = "layers"
-_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "head_dim", _COUNT)  # what configs list by stage
+_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "head_dim", "channel_groups", _COUNT)  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INPUTS = ("in_channels", "in_features", "input_size")
 _ENDS = ("embedding_size", "pooled_size")  # of what goes into the first stage, and of what comes out of the last
 _NO_WIDTHS = ("kernel_size", "stride", "padding", "dilation", "groups", "heads", "count", "layers", "eps")
+_SIZES = ("_size", "channels")
 _NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
 
 
@@ -39,6 +40,16 @@ class Element:
     at: int
 
 
+@dataclass(frozen=True)
+class Written:
+    """An argument as it is written."""
+
+    text: str
+    hint: str  # what it is called
+    facts: tuple[str, ...]  # that it is written in
+    tower: str
+
+
 @dataclass
 class Stages:
     """The elements that facts of stages are, by the facts' identity: equal facts of two stages are two."""
@@ -51,6 +62,8 @@ class Stages:
         default_factory=dict
     )  # what a first stage reads -> the size of the embeddings that it is
     lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
+    inputs: dict[int, Fact] = field(default_factory=dict)  # by the identity of a leaf that reads a stage
+    own: dict[str, set[int]] = field(default_factory=dict)  # role at the root -> widths of what is in it
     scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
 
@@ -71,25 +84,27 @@ class Stages:
             listed.fact.name for listed, places in self.read.items() if len(places) < len(listed.fact.value)
         )
 
-    def half_written(self, arguments: Iterable[tuple[str, str, list[str]]]) -> frozenset[str]:
-        """The widths of which some are still numbers: who changed the list would break the model.
-
-        Of each argument its text, what it is called and the facts that it is written in.
-        """
-        numbers = [
-            (set(map(int, found)), hint, facts)
-            for text, hint, facts in arguments
-            if (found := _NUMBER.findall(text))
-        ]
+    def half_written(self, written: Iterable[Written]) -> frozenset[str]:
+        """The widths of which some are still numbers: who changed the list would break the model."""
+        numbers = [(item, set(map(int, found))) for item in written if (found := _NUMBER.findall(item.text))]
         return frozenset(
             listed.fact.name
             for listed in self.read
             if _last(listed.fact) in _JOINED
-            and any(
-                not values.isdisjoint(listed.fact.value) and _may_be(listed.fact.name, hint, facts)
-                for values, hint, facts in numbers
-            )
+            and any(self.may_be(listed, item, values.intersection(listed.fact.value)) for item, values in numbers)
         )
+
+    def may_be(self, listed: Listed, item: Written, values: set[int]) -> bool:
+        """Whether numbers may be widths of the list: another quantity, and another tower, have its values by chance."""
+        if item.tower != listed.tower and not item.hint.endswith(_INPUTS):
+            return False
+        own = self.own.get(item.tower, set())
+        if item.tower != listed.tower and values <= own | {2 * width for width in own}:  # two maps, joined
+            return False
+        if item.facts:
+            ends = (*WIDTHS, *_ENDS)
+            return bool(values) and any(fact == listed.fact.name or fact.endswith(ends) for fact in item.facts)
+        return bool(values) and not item.hint.endswith(_NO_WIDTHS)
 
     def list_of(self, facts: list[Fact | None]) -> tuple[Fact, bool] | None:
         """The list whose elements these are in order, or with the last left out and another before (True)."""
@@ -112,7 +127,7 @@ class Stages:
 
 def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     """The lists of sizes of every stack of stages below a block, but of these facts."""
-    found = Stages()
+    found = Stages(own={role: _widths(blocks) for role, blocks in _parts(root).items()})
     for block, tower in _placed(root):
         for value in block.roles.values():
             if isinstance(value, list) and _has_layers(stages := _each(value)):
@@ -131,6 +146,37 @@ def _placed(root: Block) -> Iterator[tuple[Block, str]]:
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from ((block, item.role) for block in (item, *item.blocks()))
+
+
+def _blocks_of(block: Block, role: str) -> list[Block]:
+    value = block.roles[role]
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Block)]
+
+
+def _parts(root: Block) -> dict[str, list[Block]]:
+    """By the role of each block right below the root all blocks that are in it; by "" the root alone."""
+    found = {"": [root]}
+    for role in root.roles:
+        if below := _blocks_of(root, role):
+            found[role] = [block for item in below for block in (item, *item.blocks())]
+    return found
+
+
+def _widths(blocks: list[Block]) -> set[int]:
+    """The widths of blocks, but for what they read."""
+    facts = (fact for block in blocks for fact in block.facts.values() if type(fact.value) is int)
+    return {fact.value for fact in facts if fact.name.endswith(_SIZES) and not fact.name.endswith(_INPUTS)}
+
+
+def _leaves(block: Block) -> Iterator[Leaf]:
+    for value in block.roles.values():
+        yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf))
+
+
+def _input(leaf: Leaf) -> int | None:
+    """How many channels a map reads."""
+    weight = leaf.tensors.get("weight") if leaf.kind in ("Linear", "Conv1d", "Conv2d") else None
+    return weight.shape[1] if weight is not None and len(weight.shape) > 1 else None
 
 
 def _each(items: list[Any]) -> list[Block]:
@@ -159,16 +205,12 @@ class _Stack:
         self.stream = next((streams[name] for name in _STREAM if name in streams), None)
 
     def list_of(self, name: str) -> Listed | None:
-        """The values of one fact, of each stage that has it; None where one has several, or all have the same.
-
-        Nor of how many layers there are where one stage has one: nothing there is repeated.
-        """
+        """The values of one fact, of each stage that has it; None where one has several, or all have the same."""
         own = [{fact.value for fact in facts if fact.name == name} for facts in self.facts]
         own = [found for found in own if found]
         values = [next(iter(found)) for found in own if len(found) == 1]
         first = next(fact for facts in self.facts for fact in facts if fact.name == name)
-        is_single = _last(first) == _COUNT and 1 in values
-        if len(values) != len(own) or len({*values}) == 1 or is_single:
+        if len(values) != len(own) or len({*values}) == 1:
             return None
         source = f"{first.source} and {len(own) - 1} more"
         return Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
@@ -221,19 +263,22 @@ class _Stack:
                 self.found.entries.setdefault(id(fact), embedding)
 
     def learn_readers(self, root: Block, around: Block) -> None:
-        """Notes what another tower reads of several stages: widths that are none of its own."""
+        """Notes what the rest of the model reads of several stages: widths that are none of its own."""
         widths = self.stream.fact.value if self.stream else []
-        if len({*widths}) < len(widths):
+        if self.stream is None or len({*widths}) < len(widths):
             return
-        for tower in (item for item in root.roles.values() if isinstance(item, Block)):
-            blocks = [tower, *tower.blocks()]
+        for role, blocks in _parts(root).items():
             if any(block is around for block in blocks):
                 continue
-            facts = [fact for block in blocks for fact in block.facts.values()]
-            own = {fact.value for fact in facts if _last(fact) in _STREAM}
-            for fact in facts:
-                if fact.name.endswith(_INPUTS) and fact.value in widths and fact.value not in own:
+            foreign = {*widths} - self.found.own.get(role, set())
+            tops = _blocks_of(root, role) if role else [root]
+            nearest = [*tops, *(below for top in tops if role for word in top.roles for below in _blocks_of(top, word))]
+            for fact in (fact for block in nearest for fact in block.facts.values()):
+                if fact.name.endswith(_INPUTS) and fact.value in foreign:
                     self.note(fact, Element(self.stream, widths.index(fact.value)))
+            for leaf in (leaf for top in tops for leaf in _leaves(top)):
+                if (read := _input(leaf)) in foreign:
+                    self.found.inputs[id(leaf)] = self.copy_of(Element(self.stream, widths.index(read)))
 
     def note(self, fact: Fact, element: Element | None) -> None:
         if element is not None:
@@ -264,10 +309,14 @@ class _Stack:
                 self.note_length(leaf, Element(self.stream, at))
 
     def note_length(self, leaf: Leaf, element: Element) -> None:
+        self.found.lengths[id(leaf)] = self.copy_of(element)
+
+    def copy_of(self, element: Element) -> Fact:
+        """A fact that is this element, for a leaf of which no flow declares that it is."""
         whole = element.listed.fact
         fact = Fact(whole.name, whole.value[element.at], whole.at, whole.evidence, whole.source)
-        self.found.lengths[id(leaf)] = fact
         self.note(fact, element)
+        return fact
 
 
 def _is_entry(block: Block) -> bool:
@@ -289,13 +338,6 @@ def _length(norm: Leaf) -> int | None:
     """How many channels a norm has."""
     weight = norm.tensors.get("weight") if "Norm" in norm.kind else None
     return weight.shape[0] if weight is not None and len(weight.shape) == 1 else None
-
-
-def _may_be(name: str, hint: str, facts: list[str]) -> bool:
-    """Whether a number with this name, or of these facts, may be one of the width: another quantity has its values by chance."""
-    if facts:
-        return any(fact == name or fact.endswith((*WIDTHS, *_ENDS)) for fact in facts)
-    return not hint.endswith(_NO_WIDTHS)
 
 
 def _last(fact: Fact) -> str:
