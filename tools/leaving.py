@@ -34,7 +34,6 @@ _WORST_FIRST = (WRONG, REFUSED, SKELETON, ASKED, EQUAL)
 Listed = tuple[Architecture, Truth]  # a complete reading with its row, and its facts
 _ROUNDS = 6  # of questions and answers: what is answered may raise others
 OFFSET = "norm.offset"  # a fact that a listed reading has as the form of its norms
-IDLE = "fields.idle"  # a fact that says that nothing is left to be read
 GATE_LAST = "feed_forward.gate_last"  # a fact that a listed reading has as the roles of two maps
 
 
@@ -164,6 +163,8 @@ def _answers(path: Path, rules: Rulebook, known: Listed) -> Hints:
 def _said(known: Listed, question: Question) -> Hints:
     """The answer to a question: from what the listed reading says, or would say of what it had no need to read. Raises LookupError."""
     architecture, truth = known
+    if question.fact == FLOW and (flows := _flows(architecture, question)):
+        return flows
     try:
         return {question.name: answer(architecture, question)}
     except LookupError:
@@ -173,6 +174,15 @@ def _said(known: Listed, question: Question) -> Hints:
         return found
 
 
+def _flows(known: Architecture, question: Question) -> Hints:
+    """The flow of each block that is asked about, one where they have the same; {} where they have none of these."""
+    flows = {block.home: block.flow for block in known.root.blocks() if block.flow in question.candidates}
+    there = {block.home: flows[block.home] for block in question.blocks if block.home in flows}
+    if len(set(there.values())) == 1:
+        return {question.name: next(iter(there.values()))}
+    return {f"{home}:{FLOW}": flow for home, flow in there.items()}
+
+
 def answer(known: Architecture, question: Question) -> Any:
     """What a reading says of a fact where it is asked for. Raises LookupError."""
     facts = [fact for fact in known.facts if fact.name == question.fact]
@@ -180,11 +190,7 @@ def answer(known: Architecture, question: Question) -> Any:
     if not there and question.fact == OFFSET:
         there = [any(leaf.form == "offset" for leaf in known.leaves)]
     if question.fact == FLOW:
-        likely = [one for one in known.root.blocks() if one.flow in question.candidates]
-        homes = {block.home for block in question.blocks}
-        there = [one.flow for one in likely if one.home in homes] or [one.flow for one in likely]
-    if question.fact == IDLE:  # who lists a type knows its fields: what they say is told by facts, or nothing
-        there = list(question.candidates)
+        there = [one.flow for one in known.root.blocks() if one.flow in question.candidates]
     if question.fact == GATE_LAST and (gates := _roles_in_order(known)):
         there = [order == ["up", "gate"] for order in gates]
     if (

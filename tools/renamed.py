@@ -29,6 +29,7 @@ from mapper.architecture import Architecture, Place, Question  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.inference import outline  # noqa: E402
 from mapper.inference.case import Case  # noqa: E402
+from mapper.inference.config import IDLE  # noqa: E402
 from mapper.inference.facts import Facts  # noqa: E402
 from mapper.inference.infer import infer  # noqa: E402
 from mapper.inference.scopes import Scope, every_place  # noqa: E402
@@ -51,13 +52,17 @@ class Truth:
     def answers(self, question: Question) -> dict[str, Any]:
         """What `hints` say to a question; one for each place where the values differ, none where nobody knows."""
         name = question.fact
+        if name in (OFFSET, KIND):
+            return self._leaves(question)
+        if name == IDLE:
+            return self._idle(question)
+        if said := self._at_places(question):
+            return said
         used = [scope for scope, fact, _ in self.facts.used.values() if fact == name]
         inside = [scope for scope in used if _is_in(scope, question.part)]
         inside = inside or [
             scope for scope in (self.root, *self.root.below()) if _is_in(scope, question.part)
         ]
-        if name in (OFFSET, KIND):
-            return self._leaves(question)
         found = [(scope, self.facts.get(scope, name)) for scope in inside]
         values = {repr(known.value): known.value for _, known in found if known and not known.problem}
         if not values and None in question.candidates:
@@ -71,6 +76,27 @@ class Truth:
         }
         return {f"{home}:{name}": value for home, value in said.items() if not _is_said_above(home, said)}
 
+    def _idle(self, question: Question) -> dict[str, Any]:
+        """The fields of which the listed type's family says that they change nothing: of those that it reads nobody can say so."""
+        config, ignored = self.facts.config, self.facts.families.ignored()
+        names = (name for listed in question.candidates for name in listed.split(","))
+        idle = [name for name in names if config.is_idle(name, ignored)]
+        return {question.name: ",".join(idle)} if idle else {}
+
+    def _at_places(self, question: Question) -> dict[str, Any]:
+        """The same, of what the listed reading has where the question is, or in a module there; {} unless it has that everywhere."""
+        used = [scope for scope, fact, _ in self.facts.used.values() if fact == question.fact]
+        said: dict[Place, Any] = {}
+        for home in filter(None, (block.home for block in question.blocks)):
+            there = [scope for scope in used if _is_at(scope.block.home, home)]
+            found = [known for scope in there if (known := self.facts.get(scope, question.fact))]
+            if len({repr(known.value) for known in found if not known.problem}) != 1:
+                return {}
+            said[home] = found[0].value
+        if len(set(map(repr, said.values()))) == 1:
+            return {question.name: next(iter(said.values()))}
+        return {f"{home}:{question.fact}": value for home, value in said.items()}
+
     def _leaves(self, question: Question) -> dict[str, Any]:
         """Whether norms scale by 1 + weight, or which norms they are."""
         inside = [scope for scope in every_place(self.root) if _is_in(scope, question.part)]
@@ -82,6 +108,14 @@ class Truth:
 def _is_said_above(home: Place, said: dict[Place, Any]) -> bool:
     """Whether a place around this one has the same value."""
     return any(home != other and home.within(other) and said[home] == said[other] for other in said)
+
+
+def _is_at(home: Place, place: Place) -> bool:
+    """Whether a folded path stands for a folder that another stands for, or for a module in it."""
+    return 0 <= len(home) - len(place) <= 1 and all(
+        a == b or (isinstance(a, tuple) and isinstance(b, tuple) and not set(a).isdisjoint(b))
+        for a, b in zip(home, place, strict=False)
+    )
 
 
 def _is_in(scope: Scope, part: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,10 @@ class _Open:
     is_complete: bool = True  # whether nothing else would do
 
     def shares(self, candidates: Iterable[str]) -> bool:
-        """Whether one answer may do for a block that could have these, too."""
+        """Whether one answer may do for a block that could have these, too; each flow has to do for all."""
         among = self.among.keys()
+        if self.fact == FLOW:
+            return among == set(candidates)
         return not among or not candidates or not among.isdisjoint(candidates)
 
 
@@ -78,17 +80,9 @@ class Asked:
         return not _candidates(one) and any(unknown)
 
     def _asked(self, one: _Open) -> Iterator[Question]:
-        others = self._others(one)
-        at = _reach(one.part, one.scopes, others)
-        groups: dict[str, list[Scope]] = {}
-        for scope in one.scopes:
-            role = scope.words[-1] if scope.words and at is None else ""
-            groups.setdefault(role, []).append(scope)
-        for scopes in groups.values():
-            named = _reach(one.part, scopes, others) if at is None else at
+        for part, scopes in _named(one, self._others(one)):
             place = starred(scopes[0].block.home, self.totals)
             lacking = tuple(scope.block for scope in scopes)
-            part = one.part if named is None else named
             candidates = _candidates(one)
             why = self._why(scopes[0], one.fact, bool(candidates))
             kind = in_words(self.facts.types.get(one.fact, ""))
@@ -123,6 +117,35 @@ class Asked:
             for scope in others
             if id(scope) not in lacking and (part_of(scope) == one.part or _hears(scope, one.part))
         ]
+
+
+def _named(one: _Open, others: Sequence[Scope]) -> Iterator[tuple[str, list[Scope]]]:
+    """What reaches all who lack a fact, and no others: a name for all, else one for each role, else one for each place."""
+    groups = [one.scopes]
+    for next_key in (_role, _home, None):
+        left = []
+        for scopes in groups:
+            at = _reach(one.part, scopes, others)
+            if at is None and next_key is not None:
+                left += _grouped(scopes, next_key)
+            else:
+                yield one.part if at is None else at, scopes
+        groups = left
+
+
+def _role(scope: Scope) -> str:
+    return scope.words[-1] if scope.words else ""
+
+
+def _home(scope: Scope) -> str:
+    return str(scope.block.home)
+
+
+def _grouped(scopes: Iterable[Scope], key: Callable[[Scope], str]) -> list[list[Scope]]:
+    groups: dict[str, list[Scope]] = {}
+    for scope in scopes:
+        groups.setdefault(key(scope), []).append(scope)
+    return list(groups.values())
 
 
 def _reach(part: str, scopes: Sequence[Scope], others: Sequence[Scope]) -> str | None:

@@ -65,7 +65,8 @@ class Filler:
                 continue
             follows = name in symbols and full not in candidates  # from what is asked for
             is_of_whole = full == TASK and scope.parent  # what the whole is for is asked of it alone
-            if not follows and not is_of_whole:
+            is_later = name in needs.later and name not in symbols  # there may be no place for it
+            if not follows and not is_of_whole and not is_later:
                 self.ask_among(scope, full, candidates.get(full) or (), flow.rule.values.get(name))
         self.forks(scope, flow.rule)
         for name, allowed in flow.rule.when.items():  # what chose the flow is part of the reading

@@ -16,21 +16,33 @@ Lookup = Callable[[str], Any]  # raises KeyError for what is unknown
 
 
 class Needs:
-    """Facts in order of first use; an unknown one in a guard makes both of its branches needed."""
+    """Facts in order of first use; an unknown one in a guard makes both of its branches needed.
+
+    What is read in one of them alone is asked `later`: the answer to the guard may leave no place for it.
+    """
 
     def __init__(self, flow: Flow, has: Has, lookup: Lookup):
         self.lookup = lookup
         self.answers = Answers(has, self._fact, lambda name: None)  # an option may be chosen or not
         self.facts: dict[str, None] = {}
+        self.sure: set[str] = set()  # those that are read whatever an unknown guard is answered
         self.bare: set[str] = (
             set()
         )  # names that stand alone, not before a dot: what is called or passed on whole
         self._block(flow.statements)
         built = [facts for role, facts in flow.leaf_facts.items() if has(role)]
-        self.facts.update(dict.fromkeys(sorted(frozenset().union(*built))))
+        self._add(sorted(frozenset().union(*built)))
         needed = flow.rule.needs
         if any(has(other) and (has(role) or role in needed) for role, other in flow.rule.ties.items()):
-            self.facts["head.tied"] = None
+            self._add(["head.tied"])
+
+    @property
+    def later(self) -> set[str]:
+        return self.facts.keys() - self.sure
+
+    def _add(self, names: Iterable[str]) -> None:
+        self.facts.update(dict.fromkeys(names))
+        self.sure.update(names)
 
     def _block(self, statements: Iterable[ast.stmt]) -> bool:
         """Reads statements up to a return that is surely reached; whether there was one."""
@@ -49,12 +61,17 @@ class Needs:
 
     def _guarded(self, node: ast.If) -> bool:
         held = holds(node.test, self.answers)
-        ends = [self._block(node.body)] if held is not False else []
-        ends += [self._block(node.orelse)] if held is not True else []
-        return all(ends)
+        if held is not None:
+            return self._block(node.body if held else node.orelse)
+        around, self.sure = self.sure, set()
+        ends = self._block(node.body)
+        then, self.sure = self.sure, set()
+        ends = self._block(node.orelse) and ends
+        self.sure = around | (then & self.sure)
+        return ends
 
     def _fact(self, name: str) -> Any:
-        self.facts[name] = None
+        self._add([name])
         try:
             return self.lookup(name)
         except KeyError:
@@ -62,7 +79,7 @@ class Needs:
 
     def _read(self, node: ast.AST) -> None:
         facts, bare = _read(node)
-        self.facts.update(facts)
+        self._add(facts)
         self.bare |= bare
 
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import mapper
-from mapper.architecture import Fact, Question
+from mapper.architecture import Fact, Place, Question
 from mapper.catalogue import published
 from mapper.rulebook.rulebook import Rulebook
 
@@ -155,6 +155,37 @@ def test_who_does_not_know_does_not_answer() -> None:
     for question in (Question("norm.eps", "audio.*"), Question("rotary", "*")):
         with pytest.raises(LookupError):
             leaving.answer(known, question)
+
+
+def test_idle_are_the_fields_of_which_the_family_says_so() -> None:
+    known = {"old_flag"}
+    config = SimpleNamespace(is_idle=lambda field, ignored: field in ignored)
+    facts = SimpleNamespace(config=config, families=SimpleNamespace(ignored=lambda: known))
+    truth = leaving.Truth(facts, None)
+    both = Question("fields.idle", "*", ("loops,old_flag",))
+    assert truth.answers(both) == {"fields.idle": "old_flag"}
+    assert truth.answers(Question("fields.idle", "*", ("loops",))) == {}
+
+
+def _at(*places: str) -> list[SimpleNamespace]:
+    return [SimpleNamespace(block=SimpleNamespace(home=Place(place.split(".")))) for place in places]
+
+
+def test_an_answer_is_that_of_the_places_that_are_asked_about() -> None:
+    strides = {"stem.convolution": 2, "first.convolution": 1, "second": 2}
+    scopes = _at(*strides)
+    used = {number: (scope, "convolution.stride", None) for number, scope in enumerate(scopes)}
+    facts = SimpleNamespace(
+        used=used, get=lambda scope, name: SimpleNamespace(value=strides[str(scope.block.home)], problem="")
+    )
+    truth = leaving.Truth(facts, None)
+
+    def answers(*places: str) -> dict[str, object]:
+        blocks = tuple(scope.block for scope in _at(*places))
+        return truth.answers(Question("convolution.stride", "*", blocks=blocks))
+
+    assert answers("stem", "second") == {"convolution.stride": 2}
+    assert answers("first", "second") == {"first:convolution.stride": 1, "second:convolution.stride": 2}
 
 
 def test_a_question_that_answers_to_others_take_away_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
