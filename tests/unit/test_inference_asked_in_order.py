@@ -23,7 +23,7 @@ def test_places_that_no_name_has_in_common_are_asked_apart() -> None:
     together = [(name, len(scopes)) for name, scopes in _named(_Open("stride", "", lacking), [])]
     assert together == [("", 2)]
     apart = [(name, len(scopes)) for name, scopes in _named(_Open("stride", "", lacking), knowing)]
-    assert apart == [("stages.0.layers.0.middle", 1), ("stages.1.layers.1.middle", 1)]
+    assert apart == [("stages.0.layers.0", 1), ("stages.1.layers.1", 1)]
 
 
 def test_a_flow_is_asked_of_those_together_that_could_all_have_each() -> None:
@@ -58,4 +58,3 @@ def test_what_one_answer_alone_has_a_place_for_waits_for_it() -> None:
     told = _needs(BODY, layout="packed")
     assert set(told.facts) == {"layout", "factor", "width", "scale"}
     assert told.later == set()
-
