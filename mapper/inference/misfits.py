@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
-from mapper.flows.references import has_role
+from mapper.flows.references import has_one, has_role
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import Scope, is_part, leaves_at
-from mapper.rulebook.flows import FlowRule, aligned
+from mapper.rulebook.flows import EITHER, FlowRule, aligned
 
 LACKS, SPARE, UNKNOWN, OTHER, TAKES = "lacks", "spare", "unknown", "other", "takes"
 _TIED = {"head.tied": True, "head.biased": False}  # with other values a map needs tensors of its own
@@ -38,6 +38,7 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
     """Why a flow does not fit a block, conditions on the facts in `but` aside; nothing where it does."""
     present = scope.block.roles
     yield from lacking(scope, rule, present.keys())
+    yield from _alone(scope, rule)
     spare = (role for role in present if role not in rule.roles and role not in rule.ignored)
     yield from (Misfit(SPARE, role) for role in spare if not is_part(present[role]))
     yield from condition_faults(scope, rule, facts, but)
@@ -50,6 +51,12 @@ def lacking(scope: Scope, rule: FlowRule, present: Set[str]) -> Iterator[Misfit]
     absent = [role for role in rule.needs if role not in present]
     tied = _tied(scope, rule) if absent else []
     yield from (Misfit(LACKS, role) for role in absent if role not in tied)
+
+
+def _alone(scope: Scope, rule: FlowRule) -> Iterator[Misfit]:
+    """What a flow or a step stands beside, one of several as it may be, and is not there."""
+    absent = (paths for paths in rule.beside if not has_one(scope.block, paths))
+    yield from (Misfit(LACKS, " or ".join(paths.split(EITHER))) for paths in absent)
 
 
 def untied(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[Misfit]:

@@ -10,13 +10,12 @@ from typing import Any
 from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf, Place, Unfit
 from mapper.errors import cut, joined, shorten
-from mapper.flows.references import has_one
 from mapper.inference.asking import Asked
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import LACKS, OTHER, SPARE, TAKES, UNKNOWN, Misfit, misfits
 from mapper.inference.scopes import Scope
 from mapper.inference.select import Choice
-from mapper.rulebook.flows import EITHER, FlowRule
+from mapper.rulebook.flows import FlowRule
 
 _SHOWN = 3  # flows for a block
 _NAMED = 3  # roles or leaves in a sentence
@@ -84,16 +83,10 @@ def nears(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> list[Near]:
     roles = scope.block.roles
     found = []
     for rule in rules:
-        faults = (*misfits(scope, rule, facts), *_alone(scope, rule))
+        faults = tuple(misfits(scope, rule, facts))
         shared = sum(role in rule.roles for role in roles)
         found.append(Near(rule, faults, shared, frozenset(_assumed(scope, faults, facts))))
     return sorted(found, key=Near.distance)
-
-
-def _alone(scope: Scope, rule: FlowRule) -> Iterator[Misfit]:
-    """What a step stands beside, one of several as it may be, and is not there."""
-    absent = (paths for paths in rule.beside if not has_one(scope.block, paths))
-    yield from (Misfit(LACKS, " or ".join(paths.split(EITHER))) for paths in absent)
 
 
 def _assumed(scope: Scope, faults: Iterable[Misfit], facts: Facts) -> Iterator[str]:
