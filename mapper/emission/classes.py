@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor
-from mapper.emission.drafts import Argument, ClassText, Draft, blocks_of, facts_of, resolve
+from mapper.emission.drafts import Argument, ClassText, Draft, facts_of, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
 from mapper.emission.merge import merge_fixed, merge_options

@@ -115,3 +115,13 @@ def test_modules_beside_a_block_that_no_flow_was_tried_for_stay_unknown() -> Non
     read = infer(known, RULEBOOK, use_families=False)
     assert read.reading == "skeleton" and read.missing
     assert {leaf.role for leaf in read.leaves} > {None, "query", "key", "value"}
+
+
+def test_of_one_map_or_two_for_the_same_a_map_without_a_word_is_the_one_that_is_whole_alone() -> None:
+    """Decays come of one map, or of two in turn: one of these two is no flow, nor is a gate where decays are lacking."""
+    known = next(each for each in RULEBOOK.families if each.name == "kimi_linear").examples[2]
+    tensors = {key.replace("f_proj", "zeta"): info for key, info in header(known).tensors.items()}
+    assert any("zeta" in key for key in tensors)
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert role_of(made, "zeta") == {"decay"}
