@@ -181,7 +181,7 @@ class Recorder:
             return
         self._seen.add(seen)
         field = known.source.partition(",")[0].partition("[")[0]
-        for rule in facts.every_rule(scope, name):
+        for rule in facts.speaking.every(scope, name):
             if rule.place != known.rule or (known.by is not None and not _same(rule, known.by)):
                 continue
             aliases = [alias for alias in fields_of(rule) if _is_field(field, alias)]

@@ -85,7 +85,7 @@ class Asked:
             lacking = tuple(scope.block for scope in scopes)
             candidates = _candidates(one)
             why = self._why(scopes[0], one.fact, bool(candidates))
-            kind = in_words(self.facts.types.get(one.fact, ""))
+            kind = in_words(self.facts.declared.types.get(one.fact, ""))
             doc = doc_of(self.facts, one.fact)
             yield Question(one.fact, place, candidates, part, lacking, why, doc, kind)
 
@@ -157,13 +157,19 @@ def doc_of(facts: Facts, name: str) -> str:
     """What a fact is, in a line, as the vocabulary says it, or a family whose own it is."""
     if name == FLOW:
         return "which of these a block computes; mapper rules list --markdown says what each is"
-    tables = (facts.common, facts.unlisted, *(family.facts for family in facts.families.everything))
+    tables = (
+        facts.declared.common,
+        facts.declared.unlisted,
+        *(family.facts for family in facts.families.everything),
+    )
     return next((rule.doc for table in tables for rule in table.get(name, ()) if rule.doc), "")
 
 
 def _is_of_whole(facts: Facts, name: str) -> bool:
     """Whether nothing but the top of a config says a fact."""
-    rules = (rule for table in (facts.common, facts.unlisted) for rule in table.get(name, ()))
+    rules = (
+        rule for table in (facts.declared.common, facts.declared.unlisted) for rule in table.get(name, ())
+    )
     fields = [field for rule in rules for field in rule.config]
     return bool(fields) and all(field.startswith("/") for field in fields)
 

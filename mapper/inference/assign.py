@@ -146,12 +146,15 @@ class Filler:
         if known.problem:
             at = starred(scope.block.home, self.totals)
             raise ArchitectureError(known.problem, fact=name, at=at)
-        if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
+        if (
+            self.facts.declared.types.get(name) == "activation"
+            and known.value not in self.rulebook.activations
+        ):
             text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
             self.unusable[text] = None
         self.facts.use(scope, name, known)
         fact = known.fact(name, starred(scope.block.home, self.totals))
-        rules = self.facts.common.get(name, ())
+        rules = self.facts.declared.common.get(name, ())
         said = next((rule.same_as for rule in rules if rule.same_as), ())
         return replace(fact, same_as=(*fact.same_as, *said)) if said else fact
 
@@ -175,7 +178,7 @@ class Filler:
 
         Of other facts, fields stand one for another, the first that is there.
         """
-        others = self.rivals_of(scope, name, known) if self.facts.types.get(name) == "flag" else []
+        others = self.rivals_of(scope, name, known) if self.facts.declared.types.get(name) == "flag" else []
         return list(dict.fromkeys((known.value, *(other.value for other in others)))) if others else []
 
     def rivals_of(self, scope: Scope, name: str, known: Known) -> list[Known]:
@@ -189,7 +192,7 @@ class Filler:
 
     def ask(self, scope: Scope, name: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
         """Note an unknown fact, with what it could be."""
-        is_word = self.facts.types.get(name) == "text"
+        is_word = self.facts.declared.types.get(name) == "text"
         may_be_none = is_word or is_nullable(self.rulebook, name)
         among = tuple(value for value in candidates if value is not None or may_be_none)
         if name == FLOW and len(among) < 2:
@@ -200,7 +203,7 @@ class Filler:
 
     def all_values(self, name: str) -> tuple[Any, ...]:
         """All that a fact may be, where that is a closed list."""
-        kind = self.facts.types.get(name)
+        kind = self.facts.declared.types.get(name)
         if kind == "activation":
             return tuple(self.rulebook.activations)
         return (
@@ -220,7 +223,7 @@ class Filler:
                 continue
             for argument in arguments:
                 name = f"{_PREFIXES[part]}.{argument}"
-                known = self.facts.get(inner, name) if name in self.facts.types else None
+                known = self.facts.get(inner, name) if name in self.facts.declared.types else None
                 if known is not None and not self.is_open(inner, name, known):
                     leaf.facts[argument] = self.settle(inner, name, known)
                 elif argument in leaf.facts:
@@ -253,7 +256,7 @@ class Filler:
     def _know(self, scope: Scope, name: str) -> bool:
         """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""
         # what any unlisted type may have is not what the listed one knows itself
-        anyones = {rule.place for rule in self.facts.unlisted.get(name, ())}
+        anyones = {rule.place for rule in self.facts.declared.unlisted.get(name, ())}
         twins = self.twins.of(scope) if self.twins else []
         said = [twin.facts.get(scope, name) for twin in twins]
         return any(known and known.evidence == "config" and known.rule not in anyones for known in said)
@@ -265,7 +268,7 @@ class Filler:
         """
         known, doubt = self.facts.get(scope, OFFSET), self.facts.doubt(scope, OFFSET)
         if leaf.form == _FORMS[True]:
-            if known and (self.facts.is_convention(known, OFFSET) or known.evidence in _SAID):
+            if known and (self.facts.declared.is_convention(known, OFFSET) or known.evidence in _SAID):
                 leaf.form = _FORMS[bool(self.settle(scope, OFFSET, known).value)]
             elif self.twins and self.twins.is_unlike(scope):
                 self.ask(scope, OFFSET, (True, False))

@@ -113,5 +113,5 @@ class _Noted:
         self.answers.setdefault(query, answer)
 
     def __getattr__(self, name: str) -> Any:
-        self.is_all &= name == "stated"  # what a user says is the same whatever the type
+        self.is_all &= name == "hints"  # what a user says is the same whatever the type
         return getattr(self.facts, name)

@@ -61,7 +61,7 @@ def against_graph(facts: Facts) -> list[str]:
     told = []
     for scope, name, known in facts.used.values():
         for seen in facts.from_graph(scope, name):
-            if seen.value != known.value and facts.types.get(name) != "activation":
+            if seen.value != known.value and facts.declared.types.get(name) != "activation":
                 told.append(
                     f"{name} is {known.value} ({known.evidence}: {known.source}) at '{scope.block.home}', and the graph shows "
                     f"{seen.value} ({seen.source})"
@@ -99,9 +99,9 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
     Where another field says what the weight shows, the one that says otherwise means another size.
     """
     others: dict[str, ArchitectureError] = {}
-    told = facts.stated(scope, name)
+    told = facts.hints.stated(scope, name)
     if told is not None and told.value == known.value:
-        facts.heard.add(told.source)
+        facts.hints.heard.add(told.source)
         return others  # the user says that the config is wrong
     one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
     found = list(facts.from_config(scope, name, listed_only=one_stage))
@@ -213,8 +213,8 @@ def given_stages(facts: Facts) -> list[str]:
 def check_bounds(facts: Facts) -> None:
     """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
     for scope, name, known in list(facts.used.values()):
-        for rule in facts.every_rule(scope, name):
-            if rule.when and not facts.holds(rule, scope):
+        for rule in facts.speaking.every(scope, name):
+            if rule.when and not facts.speaking.holds(rule, scope):
                 continue
             for bound in _BOUNDS:
                 text = getattr(rule, bound)
@@ -262,7 +262,7 @@ def _list_beyond(bound: str, value: list[Any], limit: Any) -> str:
 
 def check_frequencies(leaves: Iterable[Leaf], facts: Facts) -> None:
     """HintError where an answer makes rotary embeddings of other channels than the stored frequencies are for."""
-    given = [item for item in facts.given if item.name in _TURNED]
+    given = [item for item in facts.hints.given if item.name in _TURNED]
     tables = [leaf for leaf in leaves if leaf.role == "rotary" and leaf.kind == "Buffer"]
     shapes = [info.shape for leaf in tables for info in leaf.tensors.values()]
     stored = {2 * shape[0] for shape in shapes if len(shape) == 1}
@@ -332,7 +332,7 @@ def harmful_fields(facts: Facts, root: Scope) -> tuple[list[str], list[Question]
     is_open = config.changes_its_network or not families.are_vouched_for
     unread = _needed(facts, root, ignored) if is_open else []
     if is_open:
-        given = {item.name: item.value for item in facts.given}
+        given = {item.name: item.value for item in facts.hints.given}
         fields += config.disputed(given)
     told = [*fields, *(f"{found.name} = {shown(found.value)}" for found in unread)]
     lines = [f"config {shorten(field)} asks for what no flow here does" for field in told]
@@ -343,7 +343,7 @@ def _needed(facts: Facts, root: Scope, ignored: Mapping[str, Ignored]) -> list[F
     """The fields that nobody read and that some computation must need."""
     towers = _towers(facts)
     layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
-    said = {item.name: item.value for item in facts.given} | _shown_ratios(towers)
+    said = {item.name: item.value for item in facts.hints.given} | _shown_ratios(towers)
     _check_idle(facts)
     told = told_by_names(facts.config.vocabulary, root)
     return facts.config.telling(ignored, layers - {1}, towers, said, told)
@@ -351,8 +351,8 @@ def _needed(facts: Facts, root: Scope, ignored: Mapping[str, Ignored]) -> list[F
 
 def _check_idle(facts: Facts) -> None:
     """HintError where a user says of no field of the config that it changes nothing."""
-    for item in (item for item in facts.given if item.name == IDLE):
-        facts.heard.add(item.source)
+    for item in (item for item in facts.hints.given if item.name == IDLE):
+        facts.hints.heard.add(item.source)
         for name in sorted(idle_of({IDLE: item.value})):
             if not facts.config.mentions(name):
                 raise HintError(f"{item.source} says {shorten(name)}, which the config has not", fact=IDLE)
@@ -360,10 +360,10 @@ def _check_idle(facts: Facts) -> None:
 
 def _whether_idle(facts: Facts, unread: Iterable[Found]) -> Question:
     """Whether fields change nothing, beside those of which a user said so."""
-    said = [item.value for item in facts.given if item.name == IDLE]
+    said = [item.value for item in facts.hints.given if item.name == IDLE]
     names = ",".join([*said, *(found.name for found in unread)])
     why = "a model may need what no rule reads; where one does, this is another network"
-    doc = next((rule.doc for rule in facts.common.get(IDLE, ()) if rule.doc), "")
+    doc = next((rule.doc for rule in facts.declared.common.get(IDLE, ()) if rule.doc), "")
     return Question(IDLE, "*", (names,), why=why, doc=doc, kind=in_words("text"))
 
 

@@ -128,7 +128,7 @@ def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bo
     """Whether names speak for what modules are that a block does without, or maps fit into the flow that it has anyway."""
     flow = chosen.flows.get(id(scope))
     are_maps = all(len(weight_shape(leaf)) > 1 for leaf in idle)
-    if chosen.outline.facts.stated(scope, FLOW):
+    if chosen.outline.facts.hints.stated(scope, FLOW):
         return True
     return likeness(way) > 0 or (are_maps and flow is not None and flow.rule.name == way.flow.name)
 

@@ -26,12 +26,12 @@ def mark(facts: Facts, scope: Scope, name: str, seen: set[str], beaten: bool = F
     if key in seen:
         return
     seen.add(key)
-    if told := facts.told(scope, name):
-        facts.heard.add(told.source)
+    if told := facts.hints.told(scope, name):
+        facts.hints.heard.add(told.source)
     spoken: dict[str, list[FactRule]] = {}  # by place: to compare each rule with each takes long
     for rule in facts.rules(scope, name):
         spoken.setdefault(rule.place, []).append(rule)
-    for rule in facts.every_rule(scope, name):
+    for rule in facts.speaking.every(scope, name):
         speaks = rule in spoken.get(rule.place, ())
         if speaks or (rule.when and scope.is_below(rule.at)):
             facts.config.use(_heeded(facts, rule, scope, speaks, beaten))
@@ -56,7 +56,7 @@ def _heeded(facts: Facts, rule: FactRule, scope: Scope, speaks: bool, beaten: bo
 
 def _loses(facts: Facts, rule: FactRule, scope: Scope) -> bool:
     """Whether a fact has another value than a rule calculates."""
-    said = facts.calculated(rule, scope) if sources(rule) else None
+    said = facts.by_rules.calculated(rule, scope) if sources(rule) else None
     known = facts.get(scope, rule.name) if said and not said.problem else None
     return said is not None and known is not None and said.value != known.value
 
@@ -64,7 +64,7 @@ def _loses(facts: Facts, rule: FactRule, scope: Scope) -> bool:
 def _is_overruled(facts: Facts, rule: FactRule, item: Found, scope: Scope) -> bool:
     """Whether something stronger than a field gives its fact another value."""
     known = facts.get(scope, rule.name)
-    said = from_field(rule, item, scope, facts.types.get(rule.name, "any"))
+    said = from_field(rule, item, scope, facts.declared.type(rule.name))
     return known is not None and not said.problem and said.value is not None and said.value != known.value
 
 
@@ -73,7 +73,7 @@ def _repeated(facts: Facts, scope: Scope, name: str) -> Iterator[Found]:
     known = facts.get(scope, name)
     if known is None or known.value is None:
         return
-    for rule in (*facts.unlisted.get(name, ()), *facts.common.get(name, ())):
+    for rule in (*facts.declared.unlisted.get(name, ()), *facts.declared.common.get(name, ())):
         if rule.map and (rule.config or rule.towers):
             for item in facts.config.find(rule, scope):
                 if is_named(rule, item.value) and mapped(rule, item.value) == known.value:

@@ -140,7 +140,7 @@ class Open:
 
     def _others(self, scope: Scope, name: str, values: Sequence[Any]) -> list[Any]:
         """All values of a fact that is a flag, or that a doubt lists; [] of others."""
-        if self.facts.types.get(name) == "flag":
+        if self.facts.declared.types.get(name) == "flag":
             return [*values, *(value for value in (True, False) if value not in values)]
         doubt = self.facts.doubt(scope, name)
         return [*values, *(value for value in doubt.among if value not in values)] if doubt else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mapper.inference.evidence import Known
@@ -10,6 +10,14 @@ from mapper.inference.evidence import Known
 if TYPE_CHECKING:
     from mapper.checkpoint import Observed
     from mapper.inference.scopes import Scope
+
+
+def by_fact(observed: Iterable[Observed]) -> dict[str, dict[str, list[Observed]]]:
+    """What a graph shows, by fact and path of the leaf."""
+    found: dict[str, dict[str, list[Observed]]] = {}
+    for one in observed:
+        found.setdefault(one.fact, {}).setdefault(one.leaf, []).append(one)
+    return found
 
 
 def in_all_layers(shown: Mapping[str, list[Observed]], scope: Scope) -> Iterator[Known]:

@@ -11,9 +11,12 @@ from mapper.inference.case import Case, Doubts
 from mapper.inference.chains.elements import unfolded
 from mapper.inference.config import Config
 from mapper.inference.counting import count_layers
+from mapper.inference.declared_facts import declared_facts
 from mapper.inference.facts import Facts
 from mapper.inference.families import words_of
+from mapper.inference.given_hints import GivenHints
 from mapper.inference.hints import check_scopes, read_hints
+from mapper.inference.observed import by_fact
 from mapper.inference.scopes import Scope, leaf_scope, scopes
 from mapper.inference.split_layers import differing_elements
 from mapper.inference.unused import why_unused
@@ -49,14 +52,16 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
     if apart := differing_elements(outline.root, outline.facts):
         doubts.notes, doubts.findings = notes, findings
         outline = _placed(case, doubts, vocabulary, apart)
-    narrowed = any(item.at for item in outline.facts.given)
+    narrowed = any(item.at for item in outline.facts.hints.given)
     flows = case.rulebook.flows.everything() if narrowed else ()
     is_known = (
         case.families.whole is not None
     )  # else its layers may yet be a chain, each with a name of its own
     bare = (leaf for leaf in outline.read if leaf.role is None or not is_known)
     loose = (leaf_scope(outline.root, one) for leaf in bare for one in unfolded(leaf))
-    check_scopes(outline.facts.given, outline.root, {part for rule in flows for part in rule.calls}, loose)
+    check_scopes(
+        outline.facts.hints.given, outline.root, {part for rule in flows for part in rule.calls}, loose
+    )
     return outline
 
 
@@ -69,7 +74,7 @@ def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | 
     read = [leaf for leaf, why in reasons if not why]
     root = scopes(build_blocks(read, vocabulary))
     facts = known_facts(case, root, vocabulary)
-    doubts.notes += [f"{item.source}: {item.note}" for item in facts.given if item.note]
+    doubts.notes += [f"{item.source}: {item.note}" for item in facts.hints.given if item.note]
     for place, line in count_layers(root):
         if case.judges(place):
             doubts.gap([line])
@@ -87,10 +92,9 @@ def known_facts(case: Case, root: Scope, vocabulary: Vocabulary) -> Facts:
     config.lone = _lone_tower(root, vocabulary)
     config.halves = families.halves
     config.looked_up = case.looked_up
-    facts = Facts(case.rulebook, families, config, case.names, case.rulebook.flow_facts)
-    facts.observe(case.checkpoint.observed)
-    facts.given = read_hints(case.hints, facts.types, case.rulebook)
-    return facts
+    declared = declared_facts(case.rulebook, families, case.rulebook.flow_facts)
+    hints = GivenHints(read_hints(case.hints, declared.types, case.rulebook))
+    return Facts(declared, families, config, case.names, hints, by_fact(case.checkpoint.observed))
 
 
 def _lone_tower(root: Scope, vocabulary: Vocabulary) -> str | None:

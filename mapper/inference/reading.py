@@ -102,7 +102,7 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.unused = [(key, why) for leaf, why in outline.unused for key in Leaf.keys(leaf)]
     _conclude(case, outline, architecture, doubts, is_complete)
     architecture.origin, architecture.forward = _origin(case, outline), laid.forward if laid else []
-    architecture.unheard = outline.facts.unheard
+    architecture.unheard = outline.facts.hints.unheard
     return architecture
 
 

@@ -48,7 +48,7 @@ def choose_root(
 
     A flow for several tasks stands for its first where nobody says which.
     """
-    stated, configured = facts.stated(root, TASK), task_of_config(facts.config)
+    stated, configured = facts.hints.stated(root, TASK), task_of_config(facts.config)
     task = stated or configured
     choice = Choice()
     if stated and not (configured and configured.value == stated.value):

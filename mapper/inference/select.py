@@ -69,7 +69,7 @@ class Choice:
 
 def choose(scope: Scope, flows: FlowTable, families: Families, facts: Facts) -> Choice:
     """The flow for a block."""
-    told = facts.stated(scope, FLOW)
+    told = facts.hints.stated(scope, FLOW)
     if told and {flows[told.value].topic, *flows[told.value].also_for} & {scope.block.role, scope.topic}:
         facts.ask(scope, FLOW)
         return _first(scope, [flows[told.value]], facts)

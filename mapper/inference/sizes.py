@@ -151,7 +151,7 @@ class Sizes:
                     raise self._contradiction(equation, str(error)) from None
                 if solution:
                     name, value = solution
-                    if value < (0 if self.facts.types.get(self.names[name]) == "natural" else 1):
+                    if value < (0 if self.facts.declared.types.get(self.names[name]) == "natural" else 1):
                         raise self._contradiction(equation, f"{name} would be {value}")
                     self._settle(name, self._derived(equation, value))
                     fresh = True
@@ -176,7 +176,7 @@ class Sizes:
 
     def _check_given(self) -> None:
         for name, full in self.names.items():
-            stated = self.facts.stated(self.scope, full)
+            stated = self.facts.hints.stated(self.scope, full)
             if stated is None:
                 continue
             shown = self.known.get(name)

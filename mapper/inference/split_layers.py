@@ -32,10 +32,10 @@ class _Element(Scope):
 def differing_elements(root: Scope, facts: Facts) -> Groups:
     """The lists that hold equal elements in which a fact marked `apart` differs, or of which the user says more of some."""
     found: Groups = {}
-    numbered = list(dict.fromkeys(at for item in facts.given for at in _elements(item.at)))
+    numbered = list(dict.fromkeys(at for item in facts.hints.given for at in _elements(item.at)))
     for scope in root.below():
         indices = scope.block.indices or ()
-        names = [name for name, role in facts.apart.items() if role == scope.block.role]
+        names = [name for name, role in facts.declared.apart.items() if role == scope.block.role]
         if len(indices) > 1:
             names = [name for name in names if _depends_on_number(scope, name, facts)]
         if len(indices) > 1 and (names or numbered):

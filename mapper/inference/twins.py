@@ -106,7 +106,7 @@ class Twins:
         found = [value for _, value in said]
         if known is None:
             return self._several(name, found) or found[:1]
-        if self.facts.is_convention(known, name):
+        if self.facts.declared.is_convention(known, name):
             by = known.by
             if by and (by.by_whole or (by.at and self.facts.families.speak_for(scope))):
                 return []  # said of such a tower where it stands: a listed type alone ends in another way
@@ -125,7 +125,9 @@ class Twins:
             or known.by not in whole.facts.get(name, ())
         ):
             return []
-        return [rule.default for rule in self.facts.common.get(name, ()) if rule.default is not UNSET][-1:]
+        return [
+            rule.default for rule in self.facts.declared.common.get(name, ()) if rule.default is not UNSET
+        ][-1:]
 
     def is_unlike(self, scope: Scope) -> bool:
         """Whether no listed type is like a part that has the names of a family: what that says of it is a guess."""
@@ -166,7 +168,7 @@ class Twins:
         """
         if answer.evidence != "rule" or known.implied:
             return answer.evidence == "rule"
-        may_know = bool(twin.family.towers) or name in self.facts.usual
+        may_know = bool(twin.family.towers) or name in self.facts.declared.usual
         is_own = may_know and answer.by in twin.family.facts.get(name, ())
         field = known.source.partition("[")[0]
         return is_own and self.facts.config.is_idle(field, twin.facts.families.ignored())
@@ -206,7 +208,7 @@ class Twins:
     def _is_settled(self, scope: Scope, name: str) -> bool:
         """Whether a convention that goes with names or shapes says a fact, as some listed type of these names has it."""
         known = self.facts.get(scope, name)
-        if known is None or known.by is None or not self.facts.is_convention(known, name):
+        if known is None or known.by is None or not self.facts.declared.is_convention(known, name):
             return False
         return bool(known.by.has or known.by.holds) and not self.differ(scope, name, known)
 
@@ -232,7 +234,7 @@ class Twins:
         """Whether the checkpoint, its config or the user say it: by what it follows from, too."""
         if known.problem or known.shown or known.evidence not in _WEAK:
             return True
-        common = self.facts.is_common(known, name)
+        common = self.facts.declared.is_common(known, name)
         if common and any(self._is_overruled(twin, scope, name, known) for twin in self.of(scope)):
             return False
         if known.evidence == "name":
@@ -253,8 +255,8 @@ class Twins:
         """The facts that a value follows from; a rule of all types also follows from the conditions of those before it."""
         if known.by is None or known.evidence == "default":
             return []
-        everyone = common or self.facts.is_convention(known, name)
-        rules = self.facts.common.get(name, ()) if common else (known.by,)
+        everyone = common or self.facts.declared.is_convention(known, name)
+        rules = self.facts.declared.common.get(name, ()) if common else (known.by,)
         conditions = [other for rule in rules for other in rule.when] if everyone else []
         full = [self.facts.full_name(scope, other) for other in (*sources(known.by), *conditions)]
         return [other for other in dict.fromkeys(full) if other not in (name, TYPE)]
@@ -365,7 +367,7 @@ class Twins:
                 match = FamilyMatch(family, False)
                 homes[family.name] = judged_home(self.rulebook.family_entries, match, names)
             home = homes[family.name]
-            facts, said = self.facts.as_of(made), self.facts.as_of(made, defaults=False)
+            facts, said = self.facts.as_of(made), self.facts.as_of(made, has_defaults=False)
             if self._explains(home, made, facts):
                 yield Twin(model_type, family, home, facts, said, fields)
 

@@ -12,6 +12,7 @@ from mapper.errors import HintError, RuleError
 from mapper.flows.arithmetic import evaluate, names, parse, solve
 from mapper.inference import infer
 from mapper.inference.config import Config
+from mapper.inference.declared_facts import declared_facts
 from mapper.inference.entries import mapped
 from mapper.inference.facts import Facts
 from mapper.inference.hints import read_hints
@@ -290,7 +291,7 @@ def test_what_a_family_calculates_from_an_unknown_fact_is_not_what_holds_in_gene
     rulebook: Any = SimpleNamespace(config_vocabulary=vocabulary)
     families: Any = Said(table_of(own, "families/own.yaml"))
     names: Any = SimpleNamespace(fit=lambda has, lacks, home: not has and not lacks)
-    facts = Facts(rulebook, families, Config(config, vocabulary), names)
+    facts = Facts(declared_facts(rulebook, families), families, Config(config, vocabulary), names)
     known = facts.get(scope_in("text"), "embedding.scale")
     assert (known.value if known else "unknown") == value
 

@@ -59,7 +59,7 @@ class Answers:
         scope = leaf_scope(self.root, leaf)
         scopes = [scope, *([leaf_scope(self.root, of)] if of else [])] if is_told else []
         own = next(filter(None, (self._of(each, fact) for each in scopes)), None)
-        of_all = (item for item in self.facts.given if item.name == fact and not item.at)
+        of_all = (item for item in self.facts.hints.given if item.name == fact and not item.at)
         seen = next(self.facts.from_graph(scope, fact), None)
         said = own or (None if shown or usual or seen else next(of_all, None))
         if said is not None:
@@ -115,7 +115,11 @@ class Answers:
 
     def _of(self, scope: Scope, fact: str) -> Given | None:
         """What was said of a fact at one layer: of several the one that says most of its path (`blocks.0.bn1`, not `bn1`)."""
-        told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
+        told = (
+            item
+            for item in self.facts.hints.given
+            if item.name == fact and item.at and scope.matches(item.at)
+        )
         own = scope.block.home.first()
         told = (item for item in told if item.at == own or item.at not in self.names)
         return max(told, key=lambda item: len(words_at(item.at)), default=None)
@@ -138,17 +142,17 @@ class Answers:
 
     def told(self, fact: str) -> str:
         """What was said of a fact of the whole, or what a published code has; "" for nothing."""
-        known = self.facts.stated(self.root, fact) or self.facts.get(self.root, fact)
+        known = self.facts.hints.stated(self.root, fact) or self.facts.get(self.root, fact)
         return self._use(self.root, fact, known, known.source) if known else ""
 
     def _use(self, scope: Scope, fact: str, known: Known, source: str = "") -> str:
         if self.assumed is not None:
             return str(known.value)
         if source:
-            self.facts.heard.add(source)
-        heard = set(self.facts.heard)
+            self.facts.hints.heard.add(source)
+        heard = set(self.facts.hints.heard)
         self.facts.use(scope, fact, known)
-        self.facts.heard.intersection_update(heard)  # an answer that a rule goes before was not
+        self.facts.hints.heard.intersection_update(heard)  # an answer that a rule goes before was not
         return str(known.value)
 
     def narrow(self, candidates: dict[str, dict[str, None]]) -> None:

@@ -56,7 +56,7 @@ class Twins:
 
     @staticmethod
     def are_told(answers: Answers) -> bool:
-        return any(item.name == TWINS for item in answers.facts.given)
+        return any(item.name == TWINS for item in answers.facts.hints.given)
 
     def enter(self, between: Between) -> None:
         if self.are_told(self.answers):
