@@ -50,7 +50,7 @@ from mapper.inference.updates import SETTINGS, scale
 from mapper.naming.leaf_groups import Taken
 
 if TYPE_CHECKING:
-    from mapper.inference.chains.reading import Laid
+    from mapper.inference.chains.laying import Laid
 
 
 @dataclass
@@ -110,7 +110,7 @@ def _laid(case: Case, outline: Outline, doubts: Doubts) -> Laid | None:
     """The layers of a network that is read as a chain, with rules of its own."""
     if case.chain is None:
         return None
-    from mapper.inference.chains.reading import lay
+    from mapper.inference.chains.laying import lay
 
     laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
     doubts.missing += laid.problems
