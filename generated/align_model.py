@@ -39,7 +39,6 @@ class Config:
     # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
     text_layers: int = 12  # name: text_model.encoder.layer.*
-    vision_layers: int = 55  # name: vision_model.encoder.blocks.*
     projection_size: int = 640  # shape: text_projection.weight [640, 768]
 
 
@@ -408,7 +407,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                 "blocks": nn.ModuleList(
                     [
                         VisionLayer(config),
-                        *(VisionLayerWithResidual(config) for _ in range(config.vision_layers - 52)),
+                        *(VisionLayerWithResidual(config) for _ in range(3)),
                         VisionLayerWithExpansionAndStride(
                             config,
                             input_size=32,
@@ -426,7 +425,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=3,
                                 squeeze_excitation_reduced_size=12,
                             )
-                            for _ in range(config.vision_layers - 49)
+                            for _ in range(6)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
@@ -445,7 +444,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=5,
                                 squeeze_excitation_reduced_size=20,
                             )
-                            for _ in range(config.vision_layers - 49)
+                            for _ in range(6)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
@@ -464,7 +463,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=3,
                                 squeeze_excitation_reduced_size=40,
                             )
-                            for _ in range(config.vision_layers - 46)
+                            for _ in range(9)
                         ),
                         VisionLayerWithExpansion(
                             config,
@@ -484,7 +483,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=5,
                                 squeeze_excitation_reduced_size=56,
                             )
-                            for _ in range(config.vision_layers - 46)
+                            for _ in range(9)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
@@ -503,7 +502,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=5,
                                 squeeze_excitation_reduced_size=96,
                             )
-                            for _ in range(config.vision_layers - 43)
+                            for _ in range(12)
                         ),
                         VisionLayerWithExpansion(
                             config,
@@ -523,7 +522,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
                                 kernel_size=3,
                                 squeeze_excitation_reduced_size=160,
                             )
-                            for _ in range(config.vision_layers - 52)
+                            for _ in range(3)
                         ),
                     ]
                 )
@@ -601,4 +600,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 5a42aa0111e71528
+# sha256 of all above: 81c8e7346e6ba156

@@ -55,6 +55,9 @@ class Config:
     text_layers: int = 32  # name: language_model.model.decoder.layers.*
     features_image_id: int = 50265  # config: image_token_index
     vision_layers: int = 39  # name: vision_model.encoder.layers.*
+    # name: qformer.encoder.layer.{0..10..2}
+    querier_cross_attention_layer: tuple[int, ...] = (0, 2, 4, 6, 8, 10)
+    querier_layers: int = 12  # name: qformer.encoder.layer.*
     queries: int = 32  # shape: query_tokens [1, 32, 768]
     input_size: int = 768  # shape: language_projection.weight [2560, 768]
     output_size: int = 2560  # shape: language_projection.weight [2560, 768]
@@ -459,20 +462,10 @@ class Queries(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleList(
-                    [
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                        QuerierLayerWithCrossAttention(config),
-                        QuerierLayer(config),
-                    ]
+                    QuerierLayerWithCrossAttention(config)
+                    if index in config.querier_cross_attention_layer
+                    else QuerierLayer(config)
+                    for index in range(config.querier_layers)
                 )
             }
         )
@@ -546,4 +539,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: fe1b0a3198441c76
+# sha256 of all above: 2425674fa0705dd6

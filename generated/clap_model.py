@@ -46,13 +46,12 @@ class Config:
     text_heads: int = 12  # default: text_config.num_attention_heads, left out: the default of clap_text_model
     # default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     text_head_dim: int = 64
-    input_size: int = 768  # shape: audio_projection.linear1.weight [512, 768]
     projector_size: int = 512  # shape: audio_projection.linear1.weight [512, 768]
     output_size: int = 512  # shape: audio_projection.linear2.weight [512, 512]
     # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     text_intermediate_size: int = 3072
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.intermediate.dense.weight [384, 96] and 3 more
-    audio_intermediate_sizes: tuple[int, ...] = (384, 768, 1536, 3072)
+    audio_expansion: int = 4
     text_layers: int = 12  # name: text_model.encoder.layer.*
     # name: audio_model.audio_encoder.layers.0.blocks.* and 3 more
     audio_layers: tuple[int, ...] = (2, 2, 6, 2)
@@ -333,7 +332,7 @@ class AudioProjector(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.linear1 = nn.Linear(config.input_size, config.projector_size)
+        self.linear1 = nn.Linear(config.audio_hidden_sizes[3], config.projector_size)
         self.linear2 = nn.Linear(config.projector_size, config.output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -403,8 +402,9 @@ class AudioLayer(nn.Module):
     network.
     """
 
-    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
+        intermediate_size = config.audio_expansion * hidden_size
         self.layernorm_before = nn.LayerNorm(hidden_size)
         self.attention = AudioAttention(config, hidden_size=hidden_size, heads=heads)
         self.layernorm_after = nn.LayerNorm(hidden_size)
@@ -449,20 +449,11 @@ class StageWithDownsampling(nn.Module):
     with downsampling.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        heads: int,
-        intermediate_size: int,
-        layers: int,
-        out_channels: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, heads: int, layers: int, out_channels: int):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
-            AudioLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
-            for _ in range(layers)
+            AudioLayer(config, hidden_size=hidden_size, heads=heads) for _ in range(layers)
         )
         self.downsample = Downsampling(config, out_channels=out_channels)
 
@@ -483,12 +474,7 @@ class Stage(nn.Module):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
-            AudioLayer(
-                config,
-                hidden_size=config.audio_hidden_sizes[3],
-                heads=config.audio_heads[3],
-                intermediate_size=config.audio_intermediate_sizes[3],
-            )
+            AudioLayer(config, hidden_size=config.audio_hidden_sizes[3], heads=config.audio_heads[3])
             for _ in range(config.audio_layers[3])
         )
 
@@ -539,7 +525,6 @@ class StagedSpectrogram(nn.Module):
                     config,
                     hidden_size=config.audio_hidden_sizes[0],
                     heads=config.audio_heads[0],
-                    intermediate_size=config.audio_intermediate_sizes[0],
                     layers=config.audio_layers[0],
                     out_channels=config.audio_hidden_sizes[1],
                 ),
@@ -547,7 +532,6 @@ class StagedSpectrogram(nn.Module):
                     config,
                     hidden_size=config.audio_hidden_sizes[1],
                     heads=config.audio_heads[1],
-                    intermediate_size=config.audio_intermediate_sizes[1],
                     layers=config.audio_layers[1],
                     out_channels=config.audio_hidden_sizes[2],
                 ),
@@ -555,14 +539,13 @@ class StagedSpectrogram(nn.Module):
                     config,
                     hidden_size=config.audio_hidden_sizes[2],
                     heads=config.audio_heads[2],
-                    intermediate_size=config.audio_intermediate_sizes[2],
                     layers=config.audio_layers[2],
                     out_channels=config.audio_hidden_sizes[3],
                 ),
                 Stage(config),
             ]
         )
-        self.norm = nn.LayerNorm(config.text_hidden_size)
+        self.norm = nn.LayerNorm(config.audio_hidden_sizes[3])
 
     def forward(self, input_features: Tensor, is_longer: Tensor) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_features, is_longer)
@@ -644,4 +627,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 8486a986b0a870c6
+# sha256 of all above: 47d83e84e5ff7c09

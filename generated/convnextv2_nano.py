@@ -23,16 +23,15 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    # shape: stages.0.blocks.{0..1}.mlp.fc1.weight [320, 80, 1, 1] and 3 more
-    intermediate_sizes: tuple[int, ...] = (320, 640, 1280, 2560)
+    # shape: stages.0.blocks.{0..1}.conv_dw.weight [80, 1, 7, 7] and 3 more
+    hidden_sizes: tuple[int, ...] = (80, 160, 320, 640)
+    expansion: int = 4  # shape: stages.0.blocks.{0..1}.mlp.fc1.weight [320, 80, 1, 1] and 3 more
     channels: int = 3  # shape: stem.0.weight [80, 3, 4, 4]
-    embedding_size: int = 80  # shape: stem.0.weight [80, 3, 4, 4]
     patch_size: int = 4  # shape: stem.0.weight [80, 3, 4, 4]
     norm_eps: float = 1e-6  # rule: families/timm_convnext.yaml (a constant of the published code)
     convolution_kernel_size: int = 2  # shape: stages.1.downsample.1.weight [160, 80, 2, 2]
     kernel_size: int = 7  # shape: stages.0.blocks.{0..1}.conv_dw.weight [80, 1, 7, 7]
     layers: tuple[int, ...] = (2, 2, 8, 2)  # name: stages.0.blocks.* and 3 more
-    pooled_size: int = 640  # shape: head.fc.weight [1000, 640]
     labels: int = 1000  # shape: head.fc.weight [1000, 640]
 
 
@@ -52,8 +51,9 @@ class FeedForward(nn.Module):
     normalisation (ConvNeXt v2).
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        intermediate_size = config.expansion * hidden_size
         self.fc1 = nn.Conv2d(hidden_size, intermediate_size, kernel_size=1)
         self.grn: Any = nn.ParameterDict(
             {
@@ -81,11 +81,11 @@ class Embeddings(nn.ModuleList):
             [
                 nn.Conv2d(
                     config.channels,
-                    config.embedding_size,
+                    config.hidden_sizes[0],
                     kernel_size=config.patch_size,
                     stride=config.patch_size,
                 ),
-                nn.LayerNorm(config.embedding_size, eps=config.norm_eps),
+                nn.LayerNorm(config.hidden_sizes[0], eps=config.norm_eps),
             ]
         )
 
@@ -119,7 +119,7 @@ class Layer(nn.Module):
     layer norm (ConvNeXt).
     """
 
-    def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
         self.conv_dw = nn.Conv2d(
             hidden_size,
@@ -129,7 +129,7 @@ class Layer(nn.Module):
             groups=hidden_size,
         )
         self.norm = nn.LayerNorm(hidden_size, eps=config.norm_eps)
-        self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.mlp = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.mlp(self.norm(self.conv_dw(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
@@ -139,14 +139,10 @@ class Layer(nn.Module):
 class StageWithDownsampling(nn.Module):
     """stages.*: a stage of layers in sequence with downsampling first."""
 
-    def __init__(
-        self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int, layers: int):
         super().__init__()
         self.downsample = Downsampling(config, in_channels=input_size, out_channels=hidden_size)
-        self.blocks = nn.ModuleList(
-            Layer(config, hidden_size=hidden_size, intermediate_size=intermediate_size) for _ in range(layers)
-        )
+        self.blocks = nn.ModuleList(Layer(config, hidden_size=hidden_size) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsample(x)
@@ -161,8 +157,7 @@ class Stage(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.blocks = nn.ModuleList(
-            Layer(config, hidden_size=80, intermediate_size=config.intermediate_sizes[0])
-            for _ in range(config.layers[0])
+            Layer(config, hidden_size=config.hidden_sizes[0]) for _ in range(config.layers[0])
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -182,31 +177,28 @@ class Model(nn.Module):
                 Stage(config),
                 StageWithDownsampling(
                     config,
-                    input_size=80,
-                    hidden_size=160,
-                    intermediate_size=config.intermediate_sizes[1],
+                    input_size=config.hidden_sizes[0],
+                    hidden_size=config.hidden_sizes[1],
                     layers=config.layers[1],
                 ),
                 StageWithDownsampling(
                     config,
-                    input_size=160,
-                    hidden_size=320,
-                    intermediate_size=config.intermediate_sizes[2],
+                    input_size=config.hidden_sizes[1],
+                    hidden_size=config.hidden_sizes[2],
                     layers=config.layers[2],
                 ),
                 StageWithDownsampling(
                     config,
-                    input_size=320,
-                    hidden_size=640,
-                    intermediate_size=config.intermediate_sizes[3],
+                    input_size=config.hidden_sizes[2],
+                    hidden_size=config.hidden_sizes[3],
                     layers=config.layers[3],
                 ),
             ]
         )
         self.head: Any = nn.ModuleDict(
             {
-                "norm": nn.LayerNorm(640, eps=config.norm_eps),
-                "fc": nn.Linear(config.pooled_size, config.labels),
+                "norm": nn.LayerNorm(config.hidden_sizes[3], eps=config.norm_eps),
+                "fc": nn.Linear(config.hidden_sizes[3], config.labels),
             }
         )
 
@@ -245,4 +237,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 797251593b7aa107
+# sha256 of all above: 17c7cf7dcba4896c

@@ -26,9 +26,7 @@ class Config:
 
     channels: int = 3  # shape: model.backbone.model.embedder.stem1.convolution.weight [16, 3, 3, 3]
     stem_last_stride: int = 2  # default: backbone_config.stem_strides, left out: the default of hgnet_v2
-    # shape: model.encoder.encoder.0.layers.0.self_attn_layer_norm.weight [256]
-    encoder_hidden_size: int = 256
-    decoder_hidden_size: int = 256  # shape: model.decoder.class_embed.{0..2}.weight [80, 256]
+    hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # shape: model.decoder.layers.{0..2}.encoder_attn.sampling_offsets.weight [192, 256]
     # config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
@@ -39,9 +37,6 @@ class Config:
     # default: backbone_config.stage_downsample_strides[1], left out: the default of hgnet_v2
     strides: int = 2
     encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
-    # shape: model.encoder.downsample_convs.{0..1}.conv1.conv.weight [256, 256, 1, 1]
-    encoder_out_channels: int = 256
-    entry_maps_out_channels: int = 256  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..2}.fc1.weight [1024, 256]
     backbone_layers: int = 3  # name: model.backbone.model.encoder.stages.0.blocks.0.layers.*
@@ -50,7 +45,6 @@ class Config:
     queries_best_bins: int = 4  # config: top_prob_values
     encoder_layers: int = 1  # name: model.encoder.encoder.0.layers.*
     states_stages: tuple[int, ...] = (2, 3, 4)  # config: backbone_config.out_indices
-    hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     queries: int = 300  # config: num_queries
 
 
@@ -300,10 +294,10 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, 256)
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -388,9 +382,9 @@ class CrossAttention(nn.Module):
         self.heads = config.heads
         self.offset_scale = config.offset_scale
         self.level_points = config.level_points
-        self.sampling_offsets = nn.Linear(config.decoder_hidden_size, 2 * config.heads * config.points)
+        self.sampling_offsets = nn.Linear(config.hidden_size, 2 * config.heads * config.points)
         self.register_buffer("num_points_scale", torch.zeros(config.points))
-        self.attention_weights = nn.Linear(config.decoder_hidden_size, config.heads * config.points)
+        self.attention_weights = nn.Linear(config.hidden_size, config.heads * config.points)
 
     def forward(
         self,
@@ -455,13 +449,13 @@ class LateralMaps(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.conv = nn.Conv2d(
-            config.encoder_in_channels,
-            config.encoder_out_channels,
+            config.hidden_size,
+            config.hidden_size,
             kernel_size=config.entry_maps_kernel_size,
             padding=config.entry_maps_kernel_size // 2,
             bias=False,
         )
-        self.norm = nn.BatchNorm2d(config.encoder_out_channels)
+        self.norm = nn.BatchNorm2d(config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.conv(x))
@@ -494,19 +488,19 @@ class CoarserMaps(nn.Module):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(256, config.encoder_out_channels, kernel_size=1, bias=False),
+                "conv": nn.Conv2d(256, config.hidden_size, kernel_size=1, bias=False),
                 "norm": nn.BatchNorm2d(256),
             }
         )
         self.conv2: Any = nn.ModuleDict(
             {
                 "conv": nn.Conv2d(
-                    config.encoder_out_channels,
-                    config.encoder_out_channels,
+                    config.hidden_size,
+                    config.hidden_size,
                     kernel_size=3,
                     stride=2,
                     padding=1,
-                    groups=config.encoder_out_channels,
+                    groups=config.hidden_size,
                     bias=False,
                 ),
                 "norm": nn.BatchNorm2d(256),
@@ -522,8 +516,8 @@ class Fusion(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.gate = nn.Linear(2 * config.decoder_hidden_size, 2 * config.decoder_hidden_size)
-        self.norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.gate = nn.Linear(2 * config.hidden_size, 2 * config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
         one, two = torch.sigmoid(self.gate(torch.cat((x, other), dim=-1))).chunk(2, dim=-1)
@@ -538,12 +532,12 @@ class EntryMaps(nn.ModuleList):
             [
                 nn.Conv2d(
                     in_channels,
-                    config.entry_maps_out_channels,
+                    config.hidden_size,
                     kernel_size=config.entry_maps_kernel_size,
                     padding=config.entry_maps_kernel_size // 2,
                     bias=False,
                 ),
-                nn.BatchNorm2d(config.entry_maps_out_channels),
+                nn.BatchNorm2d(config.hidden_size),
             ]
         )
 
@@ -617,12 +611,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.encoder_attn = CrossAttention(config)
         self.gateway = Fusion(config)
-        self.fc1 = nn.Linear(config.decoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.decoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self,
@@ -647,10 +641,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
-        self.fc1 = nn.Linear(config.encoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.encoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, positions))
@@ -759,14 +753,12 @@ class DistributionDecoder(nn.Module):
         super().__init__()
         self.queries_best_bins = config.queries_best_bins
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(3))
+        self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(config.decoder_layers))
         self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead()})
         self.pre_bbox_head: Any = nn.ModuleDict({"layers": ProposalBoxes(config)})
         self.up = nn.Parameter(torch.zeros(1))
         self.reg_scale = nn.Parameter(torch.zeros(1))
-        self.class_embed = nn.ModuleList(
-            nn.Linear(config.decoder_hidden_size, config.labels) for _ in range(3)
-        )
+        self.class_embed = nn.ModuleList(nn.Linear(config.hidden_size, config.labels) for _ in range(3))
         self.lqe_layers = nn.ModuleList(QualityHeads() for _ in range(3))
 
     def forward(
@@ -1165,4 +1157,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 689f4bedb5091125
+# sha256 of all above: 13c070d9d3d44bd7

@@ -33,8 +33,6 @@ class Config:
     # shape: data2vec_audio.encoder.layers.{0..11}.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
     # shape: data2vec_audio.encoder.pos_conv_embed.layers.{0..4}.conv.weight [768, 48, 19]
-    out_channels: int = 768
-    # shape: data2vec_audio.encoder.pos_conv_embed.layers.{0..4}.conv.weight [768, 48, 19]
     kernel_size: int = 19
     # shape: data2vec_audio.encoder.pos_conv_embed.layers.{0..4}.conv.weight [768, 48, 19]
     group_size: int = 48
@@ -172,10 +170,10 @@ class PositionConvolutions(nn.Module):
         self.kernel_size = config.kernel_size
         self.conv = nn.Conv1d(
             768,
-            config.out_channels,
+            config.hidden_size,
             kernel_size=config.kernel_size,
             padding=config.kernel_size // 2,
-            groups=config.out_channels // config.group_size,
+            groups=config.hidden_size // config.group_size,
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -309,4 +307,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 74faeb77fafb90e3
+# sha256 of all above: 885056c909f163c3

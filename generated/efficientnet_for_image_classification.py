@@ -27,7 +27,6 @@ class Config:
     embedding_size: int = 64  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     kernel_size: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     norm_eps: float = 0.001  # config: batch_norm_eps
-    layers: int = 55  # name: efficientnet.encoder.blocks.*
     pooled_size: int = 2560  # shape: classifier.weight [1000, 2560]
     labels: int = 1000  # shape: classifier.weight [1000, 2560]
 
@@ -268,7 +267,7 @@ class FinalConvolution(nn.Module):
         self.blocks = nn.ModuleList(
             [
                 Layer(config),
-                *(LayerWithResidual(config) for _ in range(config.layers - 52)),
+                *(LayerWithResidual(config) for _ in range(3)),
                 LayerWithExpansionAndStride(
                     config,
                     input_size=32,
@@ -286,7 +285,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=3,
                         squeeze_excitation_reduced_size=12,
                     )
-                    for _ in range(config.layers - 49)
+                    for _ in range(6)
                 ),
                 LayerWithExpansionAndStride(
                     config,
@@ -305,7 +304,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=5,
                         squeeze_excitation_reduced_size=20,
                     )
-                    for _ in range(config.layers - 49)
+                    for _ in range(6)
                 ),
                 LayerWithExpansionAndStride(
                     config,
@@ -324,7 +323,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=3,
                         squeeze_excitation_reduced_size=40,
                     )
-                    for _ in range(config.layers - 46)
+                    for _ in range(9)
                 ),
                 LayerWithExpansion(
                     config,
@@ -344,7 +343,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=5,
                         squeeze_excitation_reduced_size=56,
                     )
-                    for _ in range(config.layers - 46)
+                    for _ in range(9)
                 ),
                 LayerWithExpansionAndStride(
                     config,
@@ -363,7 +362,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=5,
                         squeeze_excitation_reduced_size=96,
                     )
-                    for _ in range(config.layers - 43)
+                    for _ in range(12)
                 ),
                 LayerWithExpansion(
                     config,
@@ -383,7 +382,7 @@ class FinalConvolution(nn.Module):
                         kernel_size=3,
                         squeeze_excitation_reduced_size=160,
                     )
-                    for _ in range(config.layers - 52)
+                    for _ in range(3)
                 ),
             ]
         )
@@ -452,4 +451,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 58fa573d74b57c74
+# sha256 of all above: 263238f9d0afa82c

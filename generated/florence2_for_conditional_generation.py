@@ -23,25 +23,20 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    input_size: int = 1024  # shape: model.multi_modal_projector.image_projection.weight [768, 1024]
+    # shape: model.vision_tower.blocks.0.0.channel_block.norm1.weight [128] and 3 more
+    vision_hidden_sizes: tuple[int, ...] = (128, 256, 512, 1024)
     output_size: int = 768  # shape: model.multi_modal_projector.image_proj_norm.weight [768]
-    encoder_hidden_size: int = 768  # shape: model.language_model.encoder.embed_positions.weight [4098, 768]
-    encoder_heads: int = 12  # config: text_config.encoder_attention_heads
-    # config: model.language_model.encoder.layers.{0..5}.self_attn.q_proj.weight [768, 768] = heads * head_dim
-    encoder_head_dim: int = 64
-    decoder_hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
-    decoder_heads: int = 12  # config: text_config.decoder_attention_heads
+    hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
+    heads: int = 12  # config: text_config.decoder_attention_heads
     # config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * ...
-    decoder_head_dim: int = 64
+    head_dim: int = 64
     vision_heads: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_heads[0] and 3 more
     # config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 * heads * ...
     vision_head_dim: int = 32
-    # shape: model.vision_tower.blocks.0.0.channel_block.ffn.fc1.weight [512, 128] and 3 more
-    vision_intermediate_sizes: tuple[int, ...] = (512, 1024, 2048, 4096)
-    # shape: model.language_model.decoder.layers.{0..5}.fc1.weight [3072, 768]
-    decoder_intermediate_size: int = 3072
-    # shape: model.language_model.encoder.layers.{0..5}.fc1.weight [3072, 768]
-    encoder_intermediate_size: int = 3072
+    # shape: model.vision_tower.blocks.0.0.channel_block.ffn.fc1.weight [512, 128] and 7 more
+    vision_expansion: int = 4
+    channel_groups: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_groups[0] and 3 more
+    intermediate_size: int = 3072  # shape: model.language_model.decoder.layers.{0..5}.fc1.weight [3072, 768]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
     # rule: model.language_model.decoder.embed_positions.weight [4098, 768] = fact.position.offset + positions
     positions: int = 4096
@@ -49,8 +44,8 @@ class Config:
     decoder_layers: int = 6  # name: model.language_model.decoder.layers.*
     window_size: int = 12  # config: vision_config.window_size
     vocab_size: int = 51290  # shape: model.language_model.shared.weight [51290, 768]
-    embeddings_hidden_size: int = 768  # shape: model.language_model.shared.weight [51290, 768]
     features_image_id: int = 51289  # config: image_token_id
+    vision_layers: tuple[int, ...] = (1, 1, 9, 1)  # name: model.vision_tower.blocks.0.* and 3 more
 
 
 @dataclass
@@ -166,9 +161,9 @@ class Projector(nn.Module):
             {"column_embeddings": nn.Embedding(50, 512), "row_embeddings": nn.Embedding(50, 512)}
         )
         self.visual_temporal_embed: Any = nn.ParameterDict(
-            {"pos_idx_to_embed": nn.Parameter(torch.zeros(100, config.input_size))}
+            {"pos_idx_to_embed": nn.Parameter(torch.zeros(100, config.vision_hidden_sizes[3]))}
         )
-        self.image_projection = nn.Linear(config.input_size, config.output_size, bias=False)
+        self.image_projection = nn.Linear(config.vision_hidden_sizes[3], config.output_size, bias=False)
         self.image_proj_norm = nn.LayerNorm(config.output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -188,11 +183,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.encoder_head_dim
-        self.q_proj = nn.Linear(config.encoder_hidden_size, config.encoder_heads * config.encoder_head_dim)
-        self.k_proj = nn.Linear(config.encoder_hidden_size, config.encoder_heads * config.encoder_head_dim)
-        self.v_proj = nn.Linear(config.encoder_hidden_size, config.encoder_heads * config.encoder_head_dim)
-        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.encoder_hidden_size)
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -207,11 +202,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.decoder_head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.decoder_hidden_size)
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -228,11 +223,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.decoder_head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.decoder_head_dim)
-        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.decoder_hidden_size)
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -247,10 +242,10 @@ class CrossAttention(nn.Module):
 class PatchesWithNormed(nn.Module):
     """model.vision_tower.convs.0: patch embedding with layer norm, channels last."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.conv = nn.Conv2d(3, 128, kernel_size=7, stride=4, padding=3)
-        self.norm = nn.LayerNorm(128)
+        self.conv = nn.Conv2d(3, config.vision_hidden_sizes[0], kernel_size=7, stride=4, padding=3)
+        self.norm = nn.LayerNorm(config.vision_hidden_sizes[0])
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.conv(x).permute(0, 2, 3, 1))
@@ -293,8 +288,9 @@ class FeedForward(nn.Module):
     feed-forward network.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        intermediate_size = config.vision_expansion * hidden_size
         self.fc1 = nn.Linear(hidden_size, intermediate_size)
         self.fc2 = nn.Linear(intermediate_size, hidden_size)
 
@@ -328,12 +324,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = DecoderAttention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.encoder_attn = CrossAttention(config)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
-        self.fc1 = nn.Linear(config.decoder_hidden_size, config.decoder_intermediate_size)
-        self.fc2 = nn.Linear(config.decoder_intermediate_size, config.decoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self,
@@ -357,14 +353,14 @@ class WindowLayer(nn.Module):
     map, added to it, before each sub-layer, pre-norm, attention and a feed-forward network.
     """
 
-    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
         self.conv1 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, groups=hidden_size)
         self.norm1 = nn.LayerNorm(hidden_size)
         self.window_attn = VisionAttention(config, hidden_size=hidden_size, heads=heads)
         self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, groups=hidden_size)
         self.norm2 = nn.LayerNorm(hidden_size)
-        self.ffn = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.ffn = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor, window: int) -> Tensor:
         x = x + self.conv1(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
@@ -378,7 +374,7 @@ class ChannelLayer(nn.Module):
     map, added to it, before each sub-layer, pre-norm, attention and a feed-forward network.
     """
 
-    def __init__(self, hidden_size: int, channel_groups: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int, channel_groups: int):
         super().__init__()
         self.conv1 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, groups=hidden_size)
         self.norm1 = nn.LayerNorm(hidden_size)
@@ -387,7 +383,7 @@ class ChannelLayer(nn.Module):
         )
         self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, groups=hidden_size)
         self.norm2 = nn.LayerNorm(hidden_size)
-        self.ffn = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.ffn = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.conv1(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
@@ -402,10 +398,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = EncoderAttention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
-        self.fc1 = nn.Linear(config.encoder_hidden_size, config.encoder_intermediate_size)
-        self.fc2 = nn.Linear(config.encoder_intermediate_size, config.encoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, mask))
@@ -421,10 +417,8 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.position_offset = config.position_offset
-        self.embed_positions = nn.Embedding(
-            config.position_offset + config.positions, config.encoder_hidden_size
-        )
-        self.layernorm_embedding = nn.LayerNorm(config.encoder_hidden_size)
+        self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
+        self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(self, embedded: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -445,10 +439,8 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.position_offset = config.position_offset
-        self.embed_positions = nn.Embedding(
-            config.position_offset + config.positions, config.decoder_hidden_size
-        )
-        self.layernorm_embedding = nn.LayerNorm(config.decoder_hidden_size)
+        self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
+        self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
 
     def forward(
@@ -475,17 +467,11 @@ class VisionLayer(nn.Module):
     feed-forward network, then attention of channels and another (DaViT).
     """
 
-    def __init__(
-        self, config: Config, hidden_size: int, heads: int, intermediate_size: int, channel_groups: int
-    ):
+    def __init__(self, config: Config, hidden_size: int, heads: int, channel_groups: int):
         super().__init__()
         self.window_size = config.window_size
-        self.spatial_block = WindowLayer(
-            config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size
-        )
-        self.channel_block = ChannelLayer(
-            hidden_size=hidden_size, channel_groups=channel_groups, intermediate_size=intermediate_size
-        )
+        self.spatial_block = WindowLayer(config, hidden_size=hidden_size, heads=heads)
+        self.channel_block = ChannelLayer(config, hidden_size=hidden_size, channel_groups=channel_groups)
 
     def forward(self, x: Tensor) -> Tensor:
         window = self.window_size
@@ -498,7 +484,7 @@ class Embeddings(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.shared = nn.Embedding(config.vocab_size, config.embeddings_hidden_size)
+        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
@@ -509,23 +495,9 @@ class Embeddings(nn.Module):
 class Stage(nn.ModuleList):
     """model.vision_tower.blocks.*: a stage of layers in sequence."""
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        heads: int,
-        intermediate_size: int,
-        channel_groups: int,
-        layers: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, heads: int, channel_groups: int, layers: int):
         super().__init__(
-            VisionLayer(
-                config,
-                hidden_size=hidden_size,
-                heads=heads,
-                intermediate_size=intermediate_size,
-                channel_groups=channel_groups,
-            )
+            VisionLayer(config, hidden_size=hidden_size, heads=heads, channel_groups=channel_groups)
             for _ in range(layers)
         )
 
@@ -544,27 +516,25 @@ class Pixels(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(
             [
-                PatchesWithNormed(),
-                Patches(in_channels=128, out_channels=256),
-                Patches(in_channels=256, out_channels=512),
-                Patches(in_channels=512, out_channels=1024),
+                PatchesWithNormed(config),
+                Patches(
+                    in_channels=config.vision_hidden_sizes[0], out_channels=config.vision_hidden_sizes[1]
+                ),
+                Patches(
+                    in_channels=config.vision_hidden_sizes[1], out_channels=config.vision_hidden_sizes[2]
+                ),
+                Patches(
+                    in_channels=config.vision_hidden_sizes[2], out_channels=config.vision_hidden_sizes[3]
+                ),
             ]
         )
         self.blocks = nn.ModuleList(
-            Stage(
-                config,
-                hidden_size=hidden_size,
-                heads=heads,
-                intermediate_size=intermediate_size,
-                channel_groups=channel_groups,
-                layers=layers,
-            )
-            for hidden_size, heads, intermediate_size, channel_groups, layers in zip(
-                (128, 256, 512, 1024),
+            Stage(config, hidden_size=hidden_size, heads=heads, channel_groups=channel_groups, layers=layers)
+            for hidden_size, heads, channel_groups, layers in zip(
+                config.vision_hidden_sizes,
                 config.vision_heads,
-                config.vision_intermediate_sizes,
-                (4, 8, 16, 32),
-                (1, 1, 9, 1),
+                config.channel_groups,
+                config.vision_layers,
                 strict=True,
             )
         )
@@ -649,4 +619,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bbaaf047c2c7e0d7
+# sha256 of all above: 2af718b44596f965

@@ -52,7 +52,6 @@ class Config:
     features_per_image: int = 256  # config: mm_tokens_per_image
     vision_layers: int = 27  # name: vision_tower.vision_model.encoder.layers.*
     vocab_size: int = 262208  # shape: language_model.model.embed_tokens.weight [262208, 2560]
-    text_layers: int = 34  # name: language_model.model.layers.*
     # default: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "sliding_attention",
@@ -422,7 +421,7 @@ class Decoder(nn.Module):
         self.rotary_factor = config.rotary_factor
         self.rotary_local_base = config.rotary_local_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
-        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
+        self.layers = nn.ModuleList(TextLayer(config) for _ in range(len(config.layer_types)))
         self.norm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
 
     def forward(
@@ -532,4 +531,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 77efbec4a88c2d68
+# sha256 of all above: 557f82e84df121fc

@@ -30,9 +30,6 @@ class Config:
     attention_scale: float = 0.0625  # rule: families/gemma2.yaml: attention.query_scale ** -0.5
     intermediate_size: int = 1152  # shape: layers.{0..23}.mlp.gate_proj.weight [1152, 768]
     vocab_size: int = 262144  # shape: embed_tokens.weight [262144, 768]
-    layers: int = 24  # name: layers.*
-    scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
-    one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     # rule: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "sliding_attention",
@@ -60,6 +57,8 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
+    scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
+    one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     rotary_base: float = 1000000.0  # config: rope_theta
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
 
@@ -220,7 +219,7 @@ class Model(nn.Module):
         self.rotary_base = config.rotary_base
         self.rotary_local_base = config.rotary_local_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(len(config.layer_types)))
         self.norm = RMSNormOffset(config.hidden_size, config.norm_eps)
 
     def forward(
@@ -283,4 +282,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: dc9a5bdf0bb19e66
+# sha256 of all above: db895d26c466dc8c

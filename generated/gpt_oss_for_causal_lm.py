@@ -37,7 +37,6 @@ class Config:
     gate_slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 201088  # shape: lm_head.weight [201088, 2880]
-    layers: int = 24  # name: model.layers.*
     # config: layer_types
     layer_types: tuple[str, ...] = (
         "sliding_attention",
@@ -366,7 +365,7 @@ class Decoder(nn.Module):
         self.rotary_beta_slow = config.rotary_beta_slow
         self.rotary_attention_factor = config.rotary_attention_factor
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(len(config.layer_types)))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
@@ -453,4 +452,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: ae18d3242594ffa3
+# sha256 of all above: df87ea2d19666715

@@ -43,6 +43,10 @@ class Config:
     experts: int = 16  # shape: model.layers.{1..31..2}.feed_forward.router.weight [16, 4096]
     experts_per_token: int = 2  # config: num_experts_per_tok
     vocab_size: int = 65536  # shape: lm_head.weight [65536, 4096]
+    # name: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}
+    feed_forward_layers: tuple[int, ...] = (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+    attention_layers: tuple[int, ...] = (4, 12, 20, 28)  # name: model.layers.{4..28..8}
+    layers: int = 32  # name: model.layers.*
 
 
 @dataclass
@@ -359,40 +363,12 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
-            [
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithAttention(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithAttention(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithAttention(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-                LayerWithAttention(config),
-                Layer(config),
-                LayerWithStateSpace(config),
-                Layer(config),
-            ]
+            LayerWithAttention(config)
+            if index in config.attention_layers
+            else LayerWithStateSpace(config)
+            if index in config.feed_forward_layers
+            else Layer(config)
+            for index in range(config.layers)
         )
         self.final_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
@@ -448,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: a84d8e3b80b9b2b0
+# sha256 of all above: 83cc3b646e631863

@@ -30,6 +30,7 @@ class Config:
     # shape: model.layers.{0,1,3,4,6,7,9,11,13,15}.feed_forward.w1.weight [8192, 2048]
     intermediate_size: int = 8192
     vocab_size: int = 65536  # shape: model.embed_tokens.weight [65536, 2048]
+    attention_layers: tuple[int, ...] = (2, 5, 8, 10, 12, 14)  # name: model.layers.{2,5,8,10,12,14}
     layers: int = 16  # name: model.layers.*
     rotary_base: float = 1000000.0  # config: rope_theta
 
@@ -182,7 +183,7 @@ class Layer(nn.Module):
         return x + self.feed_forward(self.ffn_norm(x))
 
 
-class LayerWithKey(nn.Module):
+class LayerWithAttention(nn.Module):
     """model.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
@@ -208,21 +209,8 @@ class Decoder(nn.Module):
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
-            [
-                *(Layer(config) for _ in range(config.layers - 14)),
-                LayerWithKey(config),
-                *(Layer(config) for _ in range(config.layers - 14)),
-                LayerWithKey(config),
-                *(Layer(config) for _ in range(config.layers - 14)),
-                LayerWithKey(config),
-                Layer(config),
-                LayerWithKey(config),
-                Layer(config),
-                LayerWithKey(config),
-                Layer(config),
-                LayerWithKey(config),
-                Layer(config),
-            ]
+            LayerWithAttention(config) if index in config.attention_layers else Layer(config)
+            for index in range(config.layers)
         )
         self.embedding_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
@@ -283,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 16, "num_key_value_heads": 8, "rope_theta": 1000000.0, "vocab_size": 65536}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9b8f644833b4f282
+# sha256 of all above: bf9fbfce5183e3fa

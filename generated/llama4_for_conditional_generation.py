@@ -59,10 +59,6 @@ class Config:
     vision_layers: int = 34  # name: vision_model.model.layers.*
     vision_rotary_base: int = 10000  # config: vision_config.rope_theta
     vocab_size: int = 202048  # shape: language_model.lm_head.weight [202048, 5120]
-    text_layers: int = 48  # name: language_model.model.layers.*
-    features_image_id: int = 200092  # config: image_token_index
-    temperature_length: int = 8192  # default: text_config.floor_scale, left out: the default of llama4_text
-    temperature: float = 0.1  # default: text_config.attn_scale, left out: the default of llama4_text
     # default: families/llama4_text.yaml: floor(((index + 1) % rotary.period + rotary.period - 1) / ...
     layer_types: tuple[str, ...] = (
         "chunked_attention",
@@ -114,6 +110,9 @@ class Config:
         "chunked_attention",
         "full_attention",
     )
+    features_image_id: int = 200092  # config: image_token_index
+    temperature_length: int = 8192  # default: text_config.floor_scale, left out: the default of llama4_text
+    temperature: float = 0.1  # default: text_config.attn_scale, left out: the default of llama4_text
     chunk: int = 8192  # config: text_config.attention_chunk_size
     text_rotary_base: float = 500000.0  # config: text_config.rope_theta
     rotary_factor: float = 16.0  # config: text_config.rope_scaling.factor
@@ -589,32 +588,8 @@ class Decoder(nn.Module):
         self.rotary_original_positions = config.rotary_original_positions
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(
-            [
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 45)),
-                TextLayerWithCausalTemperature(config),
-            ]
+            TextLayerWithCausalTemperature(config) if kind == "full_attention" else TextLayer(config)
+            for kind in config.layer_types
         )
         self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
 
@@ -724,4 +699,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta":
 # 10000}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 15d47e36e0d52ea9
+# sha256 of all above: 7e0d682e665c8c13

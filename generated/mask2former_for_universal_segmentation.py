@@ -24,28 +24,25 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.layernorm_before.weight [96] ...
+    backbone_hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
     backbone_heads: tuple[int, ...] = (3, 6, 12, 24)
     # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight [256, ...
     head_dim: int = 32
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
     window_size: int = 7
-    pixel_decoder_hidden_size: int = 256  # shape: model.pixel_level_module.decoder.level_embed [3, 256]
+    hidden_size: int = 256  # shape: model.transformer_module.queries_embedder.weight [100, 256]
     pixel_decoder_heads: int = 8  # config: num_attention_heads
     # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.sampling_offsets.weight ...
     points: int = 12
-    decoder_hidden_size: int = 256  # shape: model.transformer_module.decoder.layernorm.weight [256]
     decoder_heads: int = 8  # config: num_attention_heads
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
     channels: int = 3
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
-    embedding_size: int = 96
-    # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
     patch_size: int = 4
     # shape: model.pixel_level_module.encoder.encoder.layers.0.downsample.norm.weight [384]
     norm_factor: int = 2
-    # shape: model.pixel_level_module.decoder.adapter_1.0.weight [256, 96, 1, 1]
-    pixel_decoder_out_channels: int = 256
     # shape: model.transformer_module.decoder.mask_predictor.mask_embedder.0.0.weight [256, 256]
     inner_size: int = 256
     # shape: model.transformer_module.decoder.layers.{0..8}.fc1.weight [2048, 256]
@@ -54,12 +51,11 @@ class Config:
     pixel_decoder_intermediate_size: int = 1024
     pixel_decoder_layers: int = 6  # name: model.pixel_level_module.decoder.encoder.layers.*
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.intermediate.dense.weight ...
-    backbone_intermediate_sizes: tuple[int, ...] = (384, 768, 1536, 3072)
+    backbone_expansion: int = 4
     decoder_layers: int = 9  # name: model.transformer_module.decoder.layers.*
     # name: model.pixel_level_module.encoder.encoder.layers.0.blocks.* and 3 more
     backbone_layers: tuple[int, ...] = (2, 2, 6, 2)
     states_stages: tuple[int, ...] = (1, 2, 3, 4)  # default: families/mask2former.yaml
-    hidden_size: int = 256  # shape: model.transformer_module.queries_embedder.weight [100, 256]
     queries: int = 100  # shape: model.transformer_module.queries_embedder.weight [100, 256]
     labels: int = 150  # shape: class_predictor.weight [151, 256]
 
@@ -304,18 +300,10 @@ class PixelDecoderAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.heads = config.pixel_decoder_heads
-        self.value_proj = nn.Linear(
-            config.pixel_decoder_hidden_size, config.pixel_decoder_heads * config.head_dim
-        )
-        self.sampling_offsets = nn.Linear(
-            config.pixel_decoder_hidden_size, 2 * config.pixel_decoder_heads * config.points
-        )
-        self.attention_weights = nn.Linear(
-            config.pixel_decoder_hidden_size, config.pixel_decoder_heads * config.points
-        )
-        self.output_proj = nn.Linear(
-            config.pixel_decoder_heads * config.head_dim, config.pixel_decoder_hidden_size
-        )
+        self.value_proj = nn.Linear(config.hidden_size, config.pixel_decoder_heads * config.head_dim)
+        self.sampling_offsets = nn.Linear(config.hidden_size, 2 * config.pixel_decoder_heads * config.points)
+        self.attention_weights = nn.Linear(config.hidden_size, config.pixel_decoder_heads * config.points)
+        self.output_proj = nn.Linear(config.pixel_decoder_heads * config.head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, positions: Tensor, sizes: list[tuple[int, int]], references: Tensor
@@ -338,10 +326,10 @@ class DecoderAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.decoder_heads * config.head_dim, config.decoder_hidden_size)
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -361,10 +349,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.in_proj_weight = nn.Parameter(
-            torch.zeros(3 * config.decoder_heads * config.head_dim, config.decoder_hidden_size)
+            torch.zeros(3 * config.decoder_heads * config.head_dim, config.hidden_size)
         )
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * config.decoder_heads * config.head_dim))
-        self.out_proj = nn.Linear(config.decoder_heads * config.head_dim, config.decoder_hidden_size)
+        self.out_proj = nn.Linear(config.decoder_heads * config.head_dim, config.hidden_size)
 
     def forward(
         self,
@@ -397,13 +385,13 @@ class Embeddings(nn.Module):
             {
                 "projection": nn.Conv2d(
                     config.channels,
-                    config.embedding_size,
+                    config.backbone_hidden_sizes[0],
                     kernel_size=config.patch_size,
                     stride=config.patch_size,
                 )
             }
         )
-        self.norm = nn.LayerNorm(config.embedding_size)
+        self.norm = nn.LayerNorm(config.backbone_hidden_sizes[0])
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embeddings.projection(
@@ -431,10 +419,7 @@ class LevelMaps(nn.ModuleList):
 
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
-            [
-                nn.Conv2d(in_channels, config.pixel_decoder_out_channels, kernel_size=1),
-                nn.GroupNorm(32, config.pixel_decoder_out_channels),
-            ]
+            [nn.Conv2d(in_channels, config.hidden_size, kernel_size=1), nn.GroupNorm(32, config.hidden_size)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -447,8 +432,8 @@ class LateralMap(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Conv2d(96, config.pixel_decoder_out_channels, kernel_size=1, bias=False),
-                nn.GroupNorm(32, config.pixel_decoder_out_channels),
+                nn.Conv2d(config.backbone_hidden_sizes[0], config.hidden_size, kernel_size=1, bias=False),
+                nn.GroupNorm(32, config.hidden_size),
             ]
         )
 
@@ -462,8 +447,8 @@ class OutputMap(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Conv2d(256, config.pixel_decoder_out_channels, kernel_size=3, padding=1, bias=False),
-                nn.GroupNorm(32, config.pixel_decoder_out_channels),
+                nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=3, padding=1, bias=False),
+                nn.GroupNorm(32, config.hidden_size),
             ]
         )
 
@@ -500,12 +485,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.cross_attn = CrossAttention(config)
-        self.cross_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.cross_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.self_attn = DecoderAttention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
-        self.fc1 = nn.Linear(config.decoder_hidden_size, config.decoder_intermediate_size)
-        self.fc2 = nn.Linear(config.decoder_intermediate_size, config.decoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.decoder_intermediate_size)
+        self.fc2 = nn.Linear(config.decoder_intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self,
@@ -533,10 +518,10 @@ class PixelDecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = PixelDecoderAttention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.pixel_decoder_hidden_size)
-        self.fc1 = nn.Linear(config.pixel_decoder_hidden_size, config.pixel_decoder_intermediate_size)
-        self.fc2 = nn.Linear(config.pixel_decoder_intermediate_size, config.pixel_decoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.pixel_decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.pixel_decoder_intermediate_size)
+        self.fc2 = nn.Linear(config.pixel_decoder_intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self, x: Tensor, positions: Tensor, sizes: list[tuple[int, int]], references: Tensor
@@ -579,15 +564,20 @@ class DeformablePixels(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.input_projections: Any = nn.ModuleList(
-            LevelMaps(config, in_channels=in_channels) for in_channels in (768, 384, 192)
+            LevelMaps(config, in_channels=in_channels)
+            for in_channels in (
+                config.backbone_hidden_sizes[3],
+                config.backbone_hidden_sizes[2],
+                config.backbone_hidden_sizes[1],
+            )
         )
-        self.level_embed = nn.Parameter(torch.zeros(3, config.pixel_decoder_hidden_size))
+        self.level_embed = nn.Parameter(torch.zeros(3, config.hidden_size))
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(PixelDecoderLayer(config) for _ in range(config.pixel_decoder_layers))}
         )
         self.adapter_1 = LateralMap(config)
         self.layer_1 = OutputMap(config)
-        self.mask_projection = nn.Conv2d(config.pixel_decoder_hidden_size, 256, kernel_size=1)
+        self.mask_projection = nn.Conv2d(config.hidden_size, 256, kernel_size=1)
 
     def forward(self, maps: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         levels = []
@@ -616,8 +606,9 @@ class BackboneLayer(nn.Module):
     feed-forward network.
     """
 
-    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
+        intermediate_size = config.backbone_expansion * hidden_size
         self.layernorm_before = nn.LayerNorm(hidden_size)
         self.attention = BackboneAttention(config, hidden_size=hidden_size, heads=heads)
         self.layernorm_after = nn.LayerNorm(hidden_size)
@@ -639,7 +630,7 @@ class MaskedDecoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layernorm = nn.LayerNorm(config.decoder_hidden_size)
+        self.layernorm = nn.LayerNorm(config.hidden_size)
         self.mask_predictor: Any = nn.ModuleDict({"mask_embedder": MaskHead(config)})
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
 
@@ -673,20 +664,11 @@ class StageWithDownsampling(nn.Module):
     second, whose map is kept, with downsampling after them.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        heads: int,
-        intermediate_size: int,
-        layers: int,
-        out_channels: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, heads: int, layers: int, out_channels: int):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
-            BackboneLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
-            for _ in range(layers)
+            BackboneLayer(config, hidden_size=hidden_size, heads=heads) for _ in range(layers)
         )
         self.downsample = Downsampling(config, out_channels=out_channels)
 
@@ -708,12 +690,7 @@ class Stage(nn.Module):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
-            BackboneLayer(
-                config,
-                hidden_size=768,
-                heads=config.backbone_heads[3],
-                intermediate_size=config.backbone_intermediate_sizes[3],
-            )
+            BackboneLayer(config, hidden_size=config.backbone_hidden_sizes[3], heads=config.backbone_heads[3])
             for _ in range(config.backbone_layers[3])
         )
 
@@ -742,27 +719,24 @@ class StagedEncoder(nn.Module):
                     [
                         StageWithDownsampling(
                             config,
-                            hidden_size=96,
+                            hidden_size=config.backbone_hidden_sizes[0],
                             heads=config.backbone_heads[0],
-                            intermediate_size=config.backbone_intermediate_sizes[0],
                             layers=config.backbone_layers[0],
-                            out_channels=192,
+                            out_channels=config.backbone_hidden_sizes[1],
                         ),
                         StageWithDownsampling(
                             config,
-                            hidden_size=192,
+                            hidden_size=config.backbone_hidden_sizes[1],
                             heads=config.backbone_heads[1],
-                            intermediate_size=config.backbone_intermediate_sizes[1],
                             layers=config.backbone_layers[1],
-                            out_channels=384,
+                            out_channels=config.backbone_hidden_sizes[2],
                         ),
                         StageWithDownsampling(
                             config,
-                            hidden_size=384,
+                            hidden_size=config.backbone_hidden_sizes[2],
                             heads=config.backbone_heads[2],
-                            intermediate_size=config.backbone_intermediate_sizes[2],
                             layers=config.backbone_layers[2],
-                            out_channels=768,
+                            out_channels=config.backbone_hidden_sizes[3],
                         ),
                         Stage(config),
                     ]
@@ -771,13 +745,14 @@ class StagedEncoder(nn.Module):
         )
         self.hidden_states_norms: Any = nn.ModuleDict(
             {
-                "stage1": nn.LayerNorm(96),
-                "stage2": nn.LayerNorm(192),
-                "stage3": nn.LayerNorm(384),
-                "stage4": nn.LayerNorm(768),
+                "stage1": nn.LayerNorm(config.backbone_hidden_sizes[0]),
+                "stage2": nn.LayerNorm(config.backbone_hidden_sizes[1]),
+                "stage3": nn.LayerNorm(config.backbone_hidden_sizes[2]),
+                "stage4": nn.LayerNorm(config.backbone_hidden_sizes[3]),
             }
         )
-        self.swin = nn.ModuleDict({"layernorm": nn.LayerNorm(768)})  # unused: each map has a norm of its own
+        # unused: each map has a norm of its own
+        self.swin = nn.ModuleDict({"layernorm": nn.LayerNorm(config.backbone_hidden_sizes[3])})
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = self.embeddings(pixel_values)
@@ -873,4 +848,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f4fbaa0beb3f67c2
+# sha256 of all above: 68c93c1f04350076

@@ -49,7 +49,6 @@ class Config:
     vocab_size: int = 128256  # shape: language_model.lm_head.weight [128256, 4096]
     # config: language_model.model.embed_tokens.weight [128264, 4096] = vocab_size + fact.embedding.spare
     spare: int = 8
-    text_layers: int = 40  # name: language_model.model.layers.*
     # rule: families/mllama_text.yaml: True where cross_attention.layers says
     reads_images: tuple[bool, ...] = (
         False,
@@ -514,25 +513,8 @@ class Decoder(nn.Module):
         self.rotary_original_positions = config.rotary_original_positions
         self.embed_tokens = nn.Embedding(config.vocab_size + config.spare, config.text_hidden_size)
         self.layers = nn.ModuleList(
-            [
-                *(TextLayer(config) for _ in range(config.text_layers - 37)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 36)),
-                TextLayerWithCrossAttention(config),
-                TextLayer(config),
-            ]
+            TextLayerWithCrossAttention(config) if reads_images else TextLayer(config)
+            for reads_images in config.reads_images
         )
         self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
 
@@ -665,4 +647,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e342a28ff1f6fa19
+# sha256 of all above: d2ca48d0be3c2c53

@@ -27,7 +27,6 @@ class Config:
     embedding_size: int = 32  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     kernel_size: int = 3  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     norm_eps: float = 0.001  # config: layer_norm_eps
-    layers: int = 16  # name: mobilenet_v2.layer.*
     pooled_size: int = 1280  # shape: classifier.weight [1001, 1280]
     labels: int = 1001  # shape: classifier.weight [1001, 1280]
 
@@ -155,25 +154,13 @@ class EmbeddingsWithLayers(nn.Module):
                 Layer(config, input_size=16, inner_size=96, stride=2, output_size=24),
                 LayerWithResidual(config, input_size=24, inner_size=144),
                 Layer(config, input_size=24, inner_size=144, stride=2, output_size=32),
-                *(
-                    LayerWithResidual(config, input_size=32, inner_size=192)
-                    for _ in range(config.layers - 14)
-                ),
+                *(LayerWithResidual(config, input_size=32, inner_size=192) for _ in range(2)),
                 Layer(config, input_size=32, inner_size=192, stride=2, output_size=64),
-                *(
-                    LayerWithResidual(config, input_size=64, inner_size=384)
-                    for _ in range(config.layers - 13)
-                ),
+                *(LayerWithResidual(config, input_size=64, inner_size=384) for _ in range(3)),
                 Layer(config, input_size=64, inner_size=384, stride=1, output_size=96),
-                *(
-                    LayerWithResidual(config, input_size=96, inner_size=576)
-                    for _ in range(config.layers - 14)
-                ),
+                *(LayerWithResidual(config, input_size=96, inner_size=576) for _ in range(2)),
                 Layer(config, input_size=96, inner_size=576, stride=2, output_size=160),
-                *(
-                    LayerWithResidual(config, input_size=160, inner_size=960)
-                    for _ in range(config.layers - 14)
-                ),
+                *(LayerWithResidual(config, input_size=160, inner_size=960) for _ in range(2)),
                 Layer(config, input_size=160, inner_size=960, stride=1, output_size=320),
             ]
         )
@@ -226,4 +213,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 55477ad563fefbbf
+# sha256 of all above: eb701e57a933b6cd

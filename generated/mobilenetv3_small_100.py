@@ -23,11 +23,12 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
+    layers: tuple[int, ...] = (1, 2, 3, 2, 3, 1)  # name: blocks.0.* and 5 more
     channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
     stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
-    hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
     pooled_size: int = 1024  # shape: classifier.weight [1000, 1024]
     labels: int = 1000  # shape: classifier.weight [1000, 1024]
 
@@ -98,10 +99,10 @@ class SqueezeExcitation(nn.Module):
 class LayerWithConvolution(nn.Module):
     """blocks.5.0: a convolution, its norm and activation."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.conv = nn.Conv2d(96, 576, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(576)
+        self.conv = nn.Conv2d(96, config.hidden_size, kernel_size=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(self.bn1(self.conv(x)))
@@ -187,8 +188,13 @@ class LayerWithDepthwiseProjected(nn.Module):
 class StageWithDepthwise(nn.ModuleList):
     """blocks.1: a stage of layers in sequence."""
 
-    def __init__(self):
-        super().__init__([LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual()])
+    def __init__(self, config: Config):
+        super().__init__(
+            [
+                LayerWithDepthwiseExpansionAndStride(),
+                *(LayerWithDepthwiseExpansionAndResidual() for _ in range(config.layers[1] - 1)),
+            ]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -199,8 +205,8 @@ class StageWithDepthwise(nn.ModuleList):
 class StageWithConvolution(nn.ModuleList):
     """blocks.5: a stage of layers in sequence."""
 
-    def __init__(self):
-        super().__init__([LayerWithConvolution()])
+    def __init__(self, config: Config):
+        super().__init__(LayerWithConvolution(config) for _ in range(config.layers[5]))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -211,8 +217,8 @@ class StageWithConvolution(nn.ModuleList):
 class StageWithGated(nn.ModuleList):
     """blocks.0: a stage of layers in sequence."""
 
-    def __init__(self):
-        super().__init__([LayerWithDepthwiseProjected()])
+    def __init__(self, config: Config):
+        super().__init__(LayerWithDepthwiseProjected() for _ in range(config.layers[0]))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -227,17 +233,19 @@ class Stage(nn.ModuleList):
         self,
         in_channels: int,
         out_channels: int,
+        stride: int,
         squeeze_excitation_reduced_size: int,
         layers_in_channels: int,
         layers_out_channels: int,
         layers_squeeze_excitation_reduced_size: int,
+        layers: int,
     ):
         super().__init__(
             [
                 LayerWithDepthwiseExpansion(
                     in_channels=in_channels,
                     out_channels=out_channels,
-                    stride=2,
+                    stride=stride,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                     contraction_out_channels=layers_in_channels,
                 ),
@@ -247,31 +255,8 @@ class Stage(nn.ModuleList):
                         out_channels=layers_out_channels,
                         squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
-                    for _ in range(2)
+                    for _ in range(layers - 1)
                 ),
-            ]
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
-
-
-class StageWithGatedAndExpansion(nn.ModuleList):
-    """blocks.3: a stage of layers in sequence."""
-
-    def __init__(self):
-        super().__init__(
-            [
-                LayerWithDepthwiseExpansion(
-                    in_channels=40,
-                    out_channels=120,
-                    stride=1,
-                    squeeze_excitation_reduced_size=32,
-                    contraction_out_channels=48,
-                ),
-                Layer(in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
             ]
         )
 
@@ -297,26 +282,39 @@ class Model(nn.Module):
         self.bn1 = nn.BatchNorm2d(config.embedding_size)
         self.blocks = nn.ModuleList(
             [
-                StageWithGated(),
-                StageWithDepthwise(),
+                StageWithGated(config),
+                StageWithDepthwise(config),
                 Stage(
                     in_channels=24,
                     out_channels=96,
+                    stride=2,
                     squeeze_excitation_reduced_size=24,
                     layers_in_channels=40,
                     layers_out_channels=240,
                     layers_squeeze_excitation_reduced_size=64,
+                    layers=config.layers[2],
                 ),
-                StageWithGatedAndExpansion(),
+                Stage(
+                    in_channels=40,
+                    out_channels=120,
+                    stride=1,
+                    squeeze_excitation_reduced_size=32,
+                    layers_in_channels=48,
+                    layers_out_channels=144,
+                    layers_squeeze_excitation_reduced_size=40,
+                    layers=config.layers[3],
+                ),
                 Stage(
                     in_channels=48,
                     out_channels=288,
+                    stride=2,
                     squeeze_excitation_reduced_size=72,
                     layers_in_channels=96,
                     layers_out_channels=576,
                     layers_squeeze_excitation_reduced_size=144,
+                    layers=config.layers[4],
                 ),
-                StageWithConvolution(),
+                StageWithConvolution(config),
             ]
         )
         self.conv_head = nn.Conv2d(config.hidden_size, config.pooled_size, kernel_size=1)
@@ -362,4 +360,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ad48e67269fc9950
+# sha256 of all above: acc4f67858c834c1

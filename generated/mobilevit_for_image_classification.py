@@ -28,8 +28,17 @@ class Config:
     embedding_size: int = 16  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
     stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    # shape: mobilevit.encoder.layer.0.layer.0.reduce_1x1.convolution.weight [32, 64, 1, 1] and 4 more
+    output_sizes: tuple[int, ...] = (32, 64, 96, 128, 160)
     pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     heads: int = 4  # config: num_attention_heads
+    # config: mobilevit.encoder.layer.2.transformer.layer.{0..1}.attention.attention.query.weight [144, ...
+    head_dims: tuple[int, ...] = (36, 48, 60)
+    # shape: mobilevit.encoder.layer.2.transformer.layer.{0..1}.intermediate.dense.weight [288, 144] and ...
+    expansion: int = 2
+    # shape: mobilevit.encoder.layer.0.layer.0.conv_3x3.convolution.weight [64, 1, 3, 3] and 5 more
+    layer_expansion: int = 4
+    layers: tuple[int, ...] = (1, 3, 2, 4, 3)  # name: mobilevit.encoder.layer.0.layer.* and 4 more
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 640  # shape: classifier.weight [1000, 640]
     labels: int = 1000  # shape: classifier.weight [1000, 640]
@@ -164,8 +173,9 @@ class Layer(nn.Module):
     network.
     """
 
-    def __init__(self, config: Config, hidden_size: int, head_dim: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int, head_dim: int):
         super().__init__()
+        intermediate_size = config.expansion * hidden_size
         self.layernorm_before = nn.LayerNorm(hidden_size)
         self.attention = Attention(config, hidden_size=hidden_size, head_dim=head_dim)
         self.layernorm_after = nn.LayerNorm(hidden_size)
@@ -185,8 +195,9 @@ class LayerWithDepthwise(nn.Module):
     with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
-    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, stride: int, output_size: int):
         super().__init__()
+        inner_size = config.layer_expansion * input_size
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size, kernel_size=1)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size, kernel_size=1)
@@ -203,9 +214,14 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.expand_1x1 = Expansion(in_channels=64, out_channels=256, kernel_size=1)
-        self.conv_3x3 = Depthwise(config, out_channels=256, stride=1)
-        self.reduce_1x1 = Expansion(in_channels=256, out_channels=64, kernel_size=1)
+        inner_size = config.layer_expansion * config.output_sizes[1]
+        self.expand_1x1 = Expansion(
+            in_channels=config.output_sizes[1], out_channels=inner_size, kernel_size=1
+        )
+        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
+        self.reduce_1x1 = Expansion(
+            in_channels=inner_size, out_channels=config.output_sizes[1], kernel_size=1
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.expand_1x1(x))
@@ -221,18 +237,16 @@ class StageWithStride(nn.Module):
         self,
         config: Config,
         input_size: int,
-        inner_size: int,
         output_size: int,
         hidden_size: int,
         head_dim: int,
-        intermediate_size: int,
         layers: int,
         convolution_3_in_channels: int,
     ):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(
-            config, input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
+            config, input_size=input_size, stride=2, output_size=output_size
         )
         self.conv_kxk = Expansion(in_channels=output_size, out_channels=output_size, kernel_size=3)
         self.conv_1x1: Any = nn.ModuleDict(
@@ -241,13 +255,7 @@ class StageWithStride(nn.Module):
         self.transformer: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleList(
-                    Layer(
-                        config,
-                        hidden_size=hidden_size,
-                        head_dim=head_dim,
-                        intermediate_size=intermediate_size,
-                    )
-                    for _ in range(layers)
+                    Layer(config, hidden_size=hidden_size, head_dim=head_dim) for _ in range(layers)
                 )
             }
         )
@@ -273,7 +281,10 @@ class Stage(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
-            [LayerWithDepthwise(config, input_size=16, inner_size=64, stride=1, output_size=32)]
+            LayerWithDepthwise(
+                config, input_size=config.embedding_size, stride=1, output_size=config.output_sizes[0]
+            )
+            for _ in range(config.layers[0])
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -289,8 +300,10 @@ class StageWithResidual(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(config, input_size=32, inner_size=128, stride=2, output_size=64),
-                *(LayerWithDepthwiseAndResidual(config) for _ in range(2)),
+                LayerWithDepthwise(
+                    config, input_size=config.output_sizes[0], stride=2, output_size=config.output_sizes[1]
+                ),
+                *(LayerWithDepthwiseAndResidual(config) for _ in range(config.layers[1] - 1)),
             ]
         )
 
@@ -316,42 +329,36 @@ class StagedEncoder(nn.Module):
                         StageWithResidual(config),
                         StageWithStride(
                             config,
-                            input_size=64,
-                            inner_size=256,
-                            output_size=96,
+                            input_size=config.output_sizes[1],
+                            output_size=config.output_sizes[2],
                             hidden_size=144,
-                            head_dim=36,
-                            intermediate_size=288,
-                            layers=2,
+                            head_dim=config.head_dims[0],
+                            layers=config.layers[2],
                             convolution_3_in_channels=192,
                         ),
                         StageWithStride(
                             config,
-                            input_size=96,
-                            inner_size=384,
-                            output_size=128,
+                            input_size=config.output_sizes[2],
+                            output_size=config.output_sizes[3],
                             hidden_size=192,
-                            head_dim=48,
-                            intermediate_size=384,
-                            layers=4,
+                            head_dim=config.head_dims[1],
+                            layers=config.layers[3],
                             convolution_3_in_channels=256,
                         ),
                         StageWithStride(
                             config,
-                            input_size=128,
-                            inner_size=512,
-                            output_size=160,
+                            input_size=config.output_sizes[3],
+                            output_size=config.output_sizes[4],
                             hidden_size=240,
-                            head_dim=60,
-                            intermediate_size=480,
-                            layers=3,
+                            head_dim=config.head_dims[2],
+                            layers=config.layers[4],
                             convolution_3_in_channels=320,
                         ),
                     ]
                 )
             }
         )
-        self.conv_1x1_exp = Expansion(in_channels=160, out_channels=640, kernel_size=1)
+        self.conv_1x1_exp = Expansion(in_channels=config.output_sizes[4], out_channels=640, kernel_size=1)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.conv_stem(pixel_values)
@@ -400,4 +407,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ffd41202a7e1e886
+# sha256 of all above: 258abccd97ab587a

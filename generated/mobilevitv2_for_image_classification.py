@@ -29,6 +29,11 @@ class Config:
     stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
+    # shape: mobilevitv2.encoder.layer.2.transformer.layer.{0..1}.ffn.conv1.convolution.weight [256, 128, ...
+    expansion: int = 2
+    # shape: mobilevitv2.encoder.layer.0.layer.0.conv_3x3.convolution.weight [64, 1, 3, 3] and 5 more
+    layer_expansion: int = 2
+    layers: tuple[int, ...] = (1, 2, 2, 4, 3)  # name: mobilevitv2.encoder.layer.0.layer.* and 4 more
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 512  # shape: classifier.weight [1000, 512]
     labels: int = 1000  # shape: classifier.weight [1000, 512]
@@ -127,8 +132,9 @@ class FeedForward(nn.Module):
     convolutions.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        intermediate_size = config.expansion * hidden_size
         self.conv1: Any = nn.ModuleDict(
             {"convolution": nn.Conv2d(hidden_size, intermediate_size, kernel_size=1)}
         )
@@ -145,12 +151,12 @@ class Layer(nn.Module):
     network.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
         self.layernorm_before = nn.GroupNorm(1, hidden_size)
         self.attention = Attention(hidden_size=hidden_size)
         self.layernorm_after = nn.GroupNorm(1, hidden_size)
-        self.ffn = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.ffn = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layernorm_before(x))
@@ -158,13 +164,14 @@ class Layer(nn.Module):
 
 
 class LayerWithDepthwise(nn.Module):
-    """mobilevitv2.encoder.layer.*.layer.0, mobilevitv2.encoder.layer.*.downsampling_layer: inverted
+    """mobilevitv2.encoder.layer.*.layer.0, mobilevitv2.encoder.layer.2.downsampling_layer: inverted
     bottleneck with a pointwise convolution to more channels, a depthwise convolution and a projection.
     """
 
-    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, output_size: int, stride: int):
         super().__init__()
-        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size)
+        inner_size = config.layer_expansion * input_size
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=output_size)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
 
@@ -180,45 +187,75 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.expand_1x1 = Expansion(in_channels=128, out_channels=256)
-        self.conv_3x3 = Depthwise(config, out_channels=256, stride=1)
-        self.reduce_1x1 = Expansion(in_channels=256, out_channels=128)
+        inner_size = config.layer_expansion * 128
+        self.expand_1x1 = Expansion(in_channels=128, out_channels=inner_size)
+        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
+        self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=128)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.expand_1x1(x))
         return x + self.reduce_1x1(F.silu(self.conv_3x3(y)))
 
 
-class StageWithStride(nn.Module):
+class FirstLayer(nn.Module):
+    """mobilevitv2.encoder.layer.*.downsampling_layer: inverted bottleneck with a pointwise convolution to
+    more channels, a depthwise convolution and a projection.
+    """
+
+    def __init__(self, config: Config, input_size: int, output_size: int):
+        super().__init__()
+        inner_size = config.layer_expansion * input_size
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size)
+        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=2)
+        self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expand_1x1(x))
+        return self.reduce_1x1(F.silu(self.conv_3x3(y)))
+
+
+class StageWithUnfolded(nn.Module):
+    """mobilevitv2.encoder.layer.2: a stage of convolutions and layers over their map with a map of patches
+    (MobileViT v2).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_size = config.patch_size
+        self.downsampling_layer = LayerWithDepthwise(config, input_size=128, output_size=256, stride=2)
+        self.conv_kxk = Depthwise(config, out_channels=256, stride=1)
+        self.conv_1x1: Any = nn.ModuleDict({"convolution": nn.Conv2d(256, 128, kernel_size=1, bias=False)})
+        self.transformer: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config, hidden_size=128) for _ in range(config.layers[2]))}
+        )
+        self.layernorm = nn.GroupNorm(1, 128)
+        self.conv_projection = Expansion(in_channels=128, out_channels=256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.downsampling_layer(x)
+        x = self.conv_1x1.convolution(F.silu(self.conv_kxk(x)))
+        y = F.unfold(x, self.patch_size, stride=self.patch_size).unflatten(1, (x.shape[1], -1))
+        for layer in self.transformer.layer:
+            y = layer(y)
+        y = F.fold(self.layernorm(y).flatten(1, 2), x.shape[2:], self.patch_size, stride=self.patch_size)
+        return self.conv_projection(y)
+
+
+class Stage(nn.Module):
     """mobilevitv2.encoder.layer.*: a stage of convolutions and layers over their map with a map of patches
     (MobileViT v2).
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        output_size: int,
-        hidden_size: int,
-        intermediate_size: int,
-        layers: int,
-    ):
+    def __init__(self, config: Config, input_size: int, output_size: int, hidden_size: int, layers: int):
         super().__init__()
         self.patch_size = config.patch_size
-        self.downsampling_layer = LayerWithDepthwise(
-            config, input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
-        )
+        self.downsampling_layer = FirstLayer(config, input_size=input_size, output_size=output_size)
         self.conv_kxk = Depthwise(config, out_channels=output_size, stride=1)
         self.conv_1x1: Any = nn.ModuleDict(
             {"convolution": nn.Conv2d(output_size, hidden_size, kernel_size=1, bias=False)}
         )
         self.transformer: Any = nn.ModuleDict(
-            {
-                "layer": nn.ModuleList(
-                    Layer(hidden_size=hidden_size, intermediate_size=intermediate_size) for _ in range(layers)
-                )
-            }
+            {"layer": nn.ModuleList(Layer(config, hidden_size=hidden_size) for _ in range(layers))}
         )
         self.layernorm = nn.GroupNorm(1, hidden_size)
         self.conv_projection = Expansion(in_channels=hidden_size, out_channels=output_size)
@@ -233,13 +270,14 @@ class StageWithStride(nn.Module):
         return self.conv_projection(y)
 
 
-class Stage(nn.Module):
+class StageWithConvolved(nn.Module):
     """mobilevitv2.encoder.layer.0: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
-            [LayerWithDepthwise(config, input_size=32, inner_size=64, stride=1, output_size=64)]
+            LayerWithDepthwise(config, input_size=32, output_size=64, stride=1)
+            for _ in range(config.layers[0])
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -248,15 +286,15 @@ class Stage(nn.Module):
         return x
 
 
-class StageWithResidual(nn.Module):
+class StageWithConvolvedAndStride(nn.Module):
     """mobilevitv2.encoder.layer.1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(config, input_size=64, inner_size=128, stride=2, output_size=128),
-                LayerWithDepthwiseAndResidual(config),
+                LayerWithDepthwise(config, input_size=64, output_size=128, stride=2),
+                *(LayerWithDepthwiseAndResidual(config) for _ in range(config.layers[1] - 1)),
             ]
         )
 
@@ -276,34 +314,14 @@ class StagedEncoder(nn.Module):
             {
                 "layer": nn.ModuleList(
                     [
-                        Stage(config),
-                        StageWithResidual(config),
-                        StageWithStride(
-                            config,
-                            input_size=128,
-                            inner_size=256,
-                            output_size=256,
-                            hidden_size=128,
-                            intermediate_size=256,
-                            layers=2,
+                        StageWithConvolved(config),
+                        StageWithConvolvedAndStride(config),
+                        StageWithUnfolded(config),
+                        Stage(
+                            config, input_size=256, output_size=384, hidden_size=192, layers=config.layers[3]
                         ),
-                        StageWithStride(
-                            config,
-                            input_size=256,
-                            inner_size=512,
-                            output_size=384,
-                            hidden_size=192,
-                            intermediate_size=384,
-                            layers=4,
-                        ),
-                        StageWithStride(
-                            config,
-                            input_size=384,
-                            inner_size=768,
-                            output_size=512,
-                            hidden_size=256,
-                            intermediate_size=512,
-                            layers=3,
+                        Stage(
+                            config, input_size=384, output_size=512, hidden_size=256, layers=config.layers[4]
                         ),
                     ]
                 )
@@ -356,4 +374,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 13cfe38dcc64d3a8
+# sha256 of all above: 09c524212097af41

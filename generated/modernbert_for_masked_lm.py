@@ -28,8 +28,6 @@ class Config:
     heads: int = 12  # config: num_attention_heads
     head_dim: int = 64  # config: model.layers.0.attn.Wo.weight [768, 768] = heads * head_dim
     intermediate_size: int = 1152  # shape: model.layers.0.mlp.Wo.weight [768, 1152]
-    layers: int = 22  # name: model.layers.*
-    one_sided_window: int = 64  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     # rule: families/modernbert.yaml: index % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "full_attention",
@@ -55,6 +53,7 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
+    one_sided_window: int = 64  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     rotary_base: float = 160000.0  # config: global_rope_theta
     rotary_local_base: float = 10000.0  # config: local_rope_theta
 
@@ -201,7 +200,7 @@ class Encoder(nn.Module):
         self.rotary_local_base = config.rotary_local_base
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(
-            [Layer(config), *(LayerWithNormAttention(config) for _ in range(config.layers - 1))]
+            [Layer(config), *(LayerWithNormAttention(config) for _ in range(len(config.layer_types) - 1))]
         )
         self.final_norm = nn.LayerNorm(config.hidden_size, bias=False)
 
@@ -288,4 +287,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: a8e47e1ee28570cc
+# sha256 of all above: 6b5a8ab57f16b0a2

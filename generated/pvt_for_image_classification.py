@@ -23,6 +23,8 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: pvt.encoder.block.0.{0..1}.layer_norm_1.weight [64] and 3 more
+    hidden_sizes: tuple[int, ...] = (64, 128, 320, 512)
     norm_eps: float = 1e-6  # config: layer_norm_eps
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
@@ -30,7 +32,6 @@ class Config:
     # shape: pvt.encoder.block.0.{0..1}.mlp.dense1.weight [512, 64] and 3 more
     intermediate_sizes: tuple[int, ...] = (512, 1024, 1280, 2048)
     layers: int = 2  # name: pvt.encoder.block.0.*
-    pooled_size: int = 512  # shape: classifier.weight [1000, 512]
     labels: int = 1000  # shape: classifier.weight [1000, 512]
 
 
@@ -72,10 +73,10 @@ class PatchesWithClassToken(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.projection = nn.Conv2d(320, 512, kernel_size=2, stride=2)
-        self.layer_norm = nn.LayerNorm(512, eps=config.norm_eps)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, 512))
-        self.position_embeddings = nn.Parameter(torch.zeros(1, 50, 512))
+        self.projection = nn.Conv2d(config.hidden_sizes[2], config.hidden_sizes[3], kernel_size=2, stride=2)
+        self.layer_norm = nn.LayerNorm(config.hidden_sizes[3], eps=config.norm_eps)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_sizes[3]))
+        self.position_embeddings = nn.Parameter(torch.zeros(1, 50, config.hidden_sizes[3]))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer_norm(self.projection(x).permute(0, 2, 3, 1)).flatten(1, 2)
@@ -169,12 +170,14 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(512, config.heads[3] * config.head_dim),
-                "key": nn.Linear(512, config.heads[3] * config.head_dim),
-                "value": nn.Linear(512, config.heads[3] * config.head_dim),
+                "query": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "key": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "value": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
             }
         )
-        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads[3] * config.head_dim, 512)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads[3] * config.head_dim, config.hidden_sizes[3])}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
@@ -217,10 +220,12 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm_1 = nn.LayerNorm(512, eps=config.norm_eps)
+        self.layer_norm_1 = nn.LayerNorm(config.hidden_sizes[3], eps=config.norm_eps)
         self.attention = Attention(config)
-        self.layer_norm_2 = nn.LayerNorm(512, eps=config.norm_eps)
-        self.mlp = FeedForward(hidden_size=512, intermediate_size=config.intermediate_sizes[3])
+        self.layer_norm_2 = nn.LayerNorm(config.hidden_sizes[3], eps=config.norm_eps)
+        self.mlp = FeedForward(
+            hidden_size=config.hidden_sizes[3], intermediate_size=config.intermediate_sizes[3]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -281,23 +286,23 @@ class StagesToRow(nn.Module):
                 Patches(
                     config,
                     patches_in_channels=3,
-                    patches_out_channels=64,
+                    patches_out_channels=config.hidden_sizes[0],
                     patches_stride=4,
                     patches_kernel_size=4,
                     position_embeddings_size1=3136,
                 ),
                 Patches(
                     config,
-                    patches_in_channels=64,
-                    patches_out_channels=128,
+                    patches_in_channels=config.hidden_sizes[0],
+                    patches_out_channels=config.hidden_sizes[1],
                     patches_stride=2,
                     patches_kernel_size=2,
                     position_embeddings_size1=784,
                 ),
                 Patches(
                     config,
-                    patches_in_channels=128,
-                    patches_out_channels=320,
+                    patches_in_channels=config.hidden_sizes[1],
+                    patches_out_channels=config.hidden_sizes[2],
                     patches_stride=2,
                     patches_kernel_size=2,
                     position_embeddings_size1=196,
@@ -309,7 +314,7 @@ class StagesToRow(nn.Module):
             [
                 StageWithReduction(
                     config,
-                    hidden_size=64,
+                    hidden_size=config.hidden_sizes[0],
                     sequence_reduction_stride=8,
                     sequence_reduction_kernel_size=8,
                     heads=config.heads[0],
@@ -317,7 +322,7 @@ class StagesToRow(nn.Module):
                 ),
                 StageWithReduction(
                     config,
-                    hidden_size=128,
+                    hidden_size=config.hidden_sizes[1],
                     sequence_reduction_stride=4,
                     sequence_reduction_kernel_size=4,
                     heads=config.heads[1],
@@ -325,7 +330,7 @@ class StagesToRow(nn.Module):
                 ),
                 StageWithReduction(
                     config,
-                    hidden_size=320,
+                    hidden_size=config.hidden_sizes[2],
                     sequence_reduction_stride=2,
                     sequence_reduction_kernel_size=2,
                     heads=config.heads[2],
@@ -334,7 +339,7 @@ class StagesToRow(nn.Module):
                 Stage(config),
             ]
         )
-        self.layer_norm = nn.LayerNorm(512, eps=config.norm_eps)
+        self.layer_norm = nn.LayerNorm(config.hidden_sizes[3], eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = pixel_values
@@ -349,7 +354,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.pvt: Any = nn.ModuleDict({"encoder": StagesToRow(config)})
-        self.classifier = nn.Linear(config.pooled_size, config.labels)
+        self.classifier = nn.Linear(config.hidden_sizes[3], config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -384,4 +389,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 47931939db6bd405
+# sha256 of all above: 5094f62fcd85b92b

@@ -39,9 +39,6 @@ class Config:
     channels: int = 3  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
-    vision_layers: int = 32  # name: visual.blocks.*
-    # rule: vocabulary/config_packed.yaml: floor(attention.window_size / patch_size / merge_size) * merge_size
-    window_patches: int = 8
     # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
     layer_types: tuple[str, ...] = (
         "windows",
@@ -77,6 +74,8 @@ class Config:
         "windows",
         "full_attention",
     )
+    # rule: vocabulary/config_packed.yaml: floor(attention.window_size / patch_size / merge_size) * merge_size
+    window_patches: int = 8
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_5_vl_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
@@ -430,7 +429,7 @@ class PackedWindows(nn.Module):
         self.rotary_dim = config.vision_head_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
-        self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
+        self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(len(config.layer_types)))
         self.merger = Merger(config)
 
     def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
@@ -583,4 +582,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ce6a3d7d37feb6e5
+# sha256 of all above: 6a17d9e584b72695

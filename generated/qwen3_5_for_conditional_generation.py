@@ -57,6 +57,7 @@ class Config:
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen3_5_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 248320  # shape: model.language_model.embed_tokens.weight [248320, 1024]
+    attention_layers: tuple[int, ...] = (3, 7, 11, 15, 19, 23)  # name: model.language_model.layers.{3..23..4}
     text_layers: int = 24  # name: model.language_model.layers.*
     features_image_id: int = 248056  # config: image_token_id
     features_video_id: int = 248057  # config: video_token_id
@@ -539,7 +540,7 @@ class TextLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class TextLayerWithKey(nn.Module):
+class TextLayerWithAttention(nn.Module):
     """model.language_model.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
@@ -599,20 +600,8 @@ class Decoder(nn.Module):
         self.rotary_sections = config.rotary_sections
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(
-            [
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-                *(TextLayer(config) for _ in range(config.text_layers - 21)),
-                TextLayerWithKey(config),
-            ]
+            TextLayerWithAttention(config) if index in config.attention_layers else TextLayer(config)
+            for index in range(config.text_layers)
         )
         self.norm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
 
@@ -734,4 +723,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: bcd7fc62589df322
+# sha256 of all above: 79b3ee6a8cb427ec

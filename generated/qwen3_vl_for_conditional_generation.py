@@ -433,7 +433,7 @@ class PackedEncoder(nn.Module):
         self.patch_embed = Embeddings(config)
         self.pos_embed = nn.Embedding(config.position_side**2, config.vision_hidden_size)
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
-        self.deepstack_merger_list = nn.ModuleList(Mergers(config) for _ in range(3))
+        self.deepstack_merger_list = nn.ModuleList(Mergers(config) for _ in range(len(config.merger_layers)))
         self.merger = Merger(config)
 
     def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -594,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: a666dadbdeba37dc
+# sha256 of all above: f3098f829b06fcdc

@@ -28,9 +28,13 @@ class Config:
     embedding_size: int = 32  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
     stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
+    # shape: regnet.encoder.stages.0.layers.0.layer.3.convolution.weight [128, 128, 1, 1] and 3 more
+    hidden_sizes: tuple[int, ...] = (128, 192, 512, 1088)
     group_size: int = 64  # shape: regnet.encoder.stages.0.layers.0.layer.1.convolution.weight [128, 64, 3, 3]
     stage_stride: int = 2  # rule: families/resnet.yaml (a stage halves the image)
-    pooled_size: int = 1088  # shape: classifier.1.weight [1000, 1088]
+    # shape: regnet.encoder.stages.0.layers.0.layer.2.attention.0.weight [8, 128, 1, 1] and 7 more
+    squeeze_excitation_reduction: int = 4
+    layers: tuple[int, ...] = (2, 6, 12, 2)  # name: regnet.encoder.stages.0.layers.* and 3 more
     labels: int = 1000  # shape: classifier.1.weight [1000, 1088]
 
 
@@ -126,27 +130,21 @@ class LayerWithShortcut(nn.Module):
     is projected.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        reduced_size: int,
-        hidden_size: int,
-        squeeze_excitation_reduced_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=input_size, out_channels=reduced_size, stride=1),
+                Convolution(in_channels=input_size, out_channels=hidden_size, stride=1),
                 ConvolutionWithGroupedAlike(config, channels=hidden_size, stage_stride=config.stage_stride),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            channels=hidden_size, reduced_size=squeeze_excitation_reduced_size
+                            channels=hidden_size,
+                            reduced_size=input_size // config.squeeze_excitation_reduction,
                         )
                     }
                 ),
-                Convolution(in_channels=reduced_size, out_channels=hidden_size, stride=1),
+                Convolution(in_channels=hidden_size, out_channels=hidden_size, stride=1),
             ]
         )
         self.shortcut = Convolution(
@@ -165,22 +163,21 @@ class Layer(nn.Module):
     there are several, with one activation throughout, with squeeze-and-excitation and a residual.
     """
 
-    def __init__(
-        self, config: Config, input_size: int, reduced_size: int, squeeze_excitation_reduced_size: int
-    ):
+    def __init__(self, config: Config, input_size: int):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=input_size, out_channels=reduced_size, stride=1),
+                Convolution(in_channels=input_size, out_channels=input_size, stride=1),
                 ConvolutionWithGroupedAlike(config, channels=input_size, stage_stride=1),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            channels=input_size, reduced_size=squeeze_excitation_reduced_size
+                            channels=input_size,
+                            reduced_size=input_size // config.squeeze_excitation_reduction,
                         )
                     }
                 ),
-                Convolution(in_channels=reduced_size, out_channels=input_size, stride=1),
+                Convolution(in_channels=input_size, out_channels=input_size, stride=1),
             ]
         )
 
@@ -194,72 +191,12 @@ class Layer(nn.Module):
 class Stage(nn.Module):
     """regnet.encoder.stages.*: a stage of layers in sequence."""
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        reduced_size: int,
-        hidden_size: int,
-        squeeze_excitation_reduced_size: int,
-        layers_squeeze_excitation_reduced_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int, layers: int):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                LayerWithShortcut(
-                    config,
-                    input_size=input_size,
-                    reduced_size=reduced_size,
-                    hidden_size=hidden_size,
-                    squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-                ),
-                Layer(
-                    config,
-                    input_size=hidden_size,
-                    reduced_size=reduced_size,
-                    squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
-                ),
-            ]
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-class Stage2(nn.Module):
-    """regnet.encoder.stages.*: a stage of layers in sequence."""
-
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        reduced_size: int,
-        hidden_size: int,
-        squeeze_excitation_reduced_size: int,
-        layers_squeeze_excitation_reduced_size: int,
-        layers: int,
-    ):
-        super().__init__()
-        self.layers = nn.ModuleList(
-            [
-                LayerWithShortcut(
-                    config,
-                    input_size=input_size,
-                    reduced_size=reduced_size,
-                    hidden_size=hidden_size,
-                    squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-                ),
-                *(
-                    Layer(
-                        config,
-                        input_size=hidden_size,
-                        reduced_size=reduced_size,
-                        squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
-                    )
-                    for _ in range(layers - 1)
-                ),
+                LayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
+                *(Layer(config, input_size=hidden_size) for _ in range(layers - 1)),
             ]
         )
 
@@ -278,42 +215,13 @@ class StagedEncoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {
                 "stages": nn.ModuleList(
-                    [
-                        Stage(
-                            config,
-                            input_size=32,
-                            reduced_size=128,
-                            hidden_size=128,
-                            squeeze_excitation_reduced_size=8,
-                            layers_squeeze_excitation_reduced_size=32,
-                        ),
-                        Stage2(
-                            config,
-                            input_size=128,
-                            reduced_size=192,
-                            hidden_size=192,
-                            squeeze_excitation_reduced_size=32,
-                            layers_squeeze_excitation_reduced_size=48,
-                            layers=6,
-                        ),
-                        Stage2(
-                            config,
-                            input_size=192,
-                            reduced_size=512,
-                            hidden_size=512,
-                            squeeze_excitation_reduced_size=48,
-                            layers_squeeze_excitation_reduced_size=128,
-                            layers=12,
-                        ),
-                        Stage(
-                            config,
-                            input_size=512,
-                            reduced_size=1088,
-                            hidden_size=1088,
-                            squeeze_excitation_reduced_size=128,
-                            layers_squeeze_excitation_reduced_size=272,
-                        ),
-                    ]
+                    Stage(config, input_size=input_size, hidden_size=hidden_size, layers=layers)
+                    for input_size, hidden_size, layers in zip(
+                        [config.embedding_size, *config.hidden_sizes[:-1]],
+                        config.hidden_sizes,
+                        config.layers,
+                        strict=True,
+                    )
                 )
             }
         )
@@ -331,7 +239,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.regnet = StagedEncoder(config)
-        self.classifier = nn.ModuleDict({"1": nn.Linear(config.pooled_size, config.labels)})
+        self.classifier = nn.ModuleDict({"1": nn.Linear(config.hidden_sizes[3], config.labels)})
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -366,4 +274,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f6d8bb3ca51f52eb
+# sha256 of all above: 2141b2cdd3fdbf8a

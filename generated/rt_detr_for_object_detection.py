@@ -24,35 +24,29 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    # shape: model.encoder.encoder.0.layers.0.self_attn_layer_norm.weight [256]
-    encoder_hidden_size: int = 256
-    decoder_hidden_size: int = 256  # shape: model.decoder.class_embed.{0..5}.weight [80, 256]
+    hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # config: decoder_attention_heads
     # config: model.decoder.layers.{0..5}.encoder_attn.value_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
     # config: model.decoder.layers.{0..5}.encoder_attn.sampling_offsets.weight [192, 256] = 2 * heads * points
     points: int = 12
-    # shape: model.encoder.downsample_convs.{0..1}.conv.weight [256, 256, 3, 3]
-    encoder_in_channels: int = 256
-    # shape: model.encoder.downsample_convs.{0..1}.conv.weight [256, 256, 3, 3]
-    encoder_out_channels: int = 256
-    entry_maps_out_channels: int = 256  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
-    entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
-    channels: int = 3  # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
     # shape: model.backbone.model.embedder.embedder.2.convolution.weight [64, 32, 3, 3]
     embedding_size: int = 64
-    level_maps_in_channels: int = 256  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
-    level_maps_out_channels: int = 256  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
+    # shape: model.backbone.model.encoder.stages.0.layers.0.layer.2.convolution.weight [256, 64, 1, 1] ...
+    backbone_hidden_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
+    entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
+    channels: int = 3  # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
     level_maps_kernel_size: int = 1  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..5}.fc1.weight [1024, 256]
+    # shape: model.backbone.model.encoder.stages.0.layers.0.layer.0.convolution.weight [64, 64, 1, 1] and ...
+    backbone_reduction: int = 4
     decoder_layers: int = 6  # name: model.decoder.layers.*
     labels: int = 80  # shape: model.enc_score_head.weight [80, 256]
     # name: model.backbone.model.encoder.stages.0.layers.* and 3 more
     backbone_layers: tuple[int, ...] = (3, 4, 6, 3)
     encoder_layers: int = 1  # name: model.encoder.encoder.0.layers.*
     states_stages: tuple[int, ...] = (2, 3, 4)  # config: backbone_config.out_indices
-    hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     queries: int = 300  # config: num_queries
 
 
@@ -216,10 +210,10 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(256, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, 256)
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -238,10 +232,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.heads = config.heads
-        self.value_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.sampling_offsets = nn.Linear(config.decoder_hidden_size, 2 * config.heads * config.points)
-        self.attention_weights = nn.Linear(config.decoder_hidden_size, config.heads * config.points)
-        self.output_proj = nn.Linear(config.heads * config.head_dim, config.decoder_hidden_size)
+        self.value_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.sampling_offsets = nn.Linear(config.hidden_size, 2 * config.heads * config.points)
+        self.attention_weights = nn.Linear(config.hidden_size, config.heads * config.points)
+        self.output_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(
         self,
@@ -302,14 +296,14 @@ class LateralMaps(nn.Module):
     def __init__(self, config: Config, stride: int, kernel_size: int):
         super().__init__()
         self.conv = nn.Conv2d(
-            config.encoder_in_channels,
-            config.encoder_out_channels,
+            config.hidden_size,
+            config.hidden_size,
             kernel_size=kernel_size,
             stride=stride,
             padding=kernel_size // 2,
             bias=False,
         )
-        self.norm = nn.BatchNorm2d(config.encoder_out_channels)
+        self.norm = nn.BatchNorm2d(config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.conv(x))
@@ -341,12 +335,12 @@ class EntryMaps(nn.ModuleList):
             [
                 nn.Conv2d(
                     in_channels,
-                    config.entry_maps_out_channels,
+                    config.hidden_size,
                     kernel_size=config.entry_maps_kernel_size,
                     padding=config.entry_maps_kernel_size // 2,
                     bias=False,
                 ),
-                nn.BatchNorm2d(config.entry_maps_out_channels),
+                nn.BatchNorm2d(config.hidden_size),
             ]
         )
 
@@ -405,13 +399,13 @@ class LevelMaps(nn.ModuleList):
         super().__init__(
             [
                 nn.Conv2d(
-                    config.level_maps_in_channels,
-                    config.level_maps_out_channels,
+                    config.hidden_size,
+                    config.hidden_size,
                     kernel_size=config.level_maps_kernel_size,
                     padding=config.level_maps_kernel_size // 2,
                     bias=False,
                 ),
-                nn.BatchNorm2d(config.level_maps_out_channels),
+                nn.BatchNorm2d(config.hidden_size),
             ]
         )
 
@@ -472,12 +466,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.encoder_attn = CrossAttention(config)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
-        self.fc1 = nn.Linear(config.decoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.decoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self,
@@ -503,10 +497,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
-        self.fc1 = nn.Linear(config.encoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.encoder_hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, positions))
@@ -543,16 +537,29 @@ class BackboneLayerWithShortcut(nn.Module):
     shortcut (ResNet).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
+        reduced_size = config.backbone_hidden_sizes[0] // config.backbone_reduction
         self.layer = nn.ModuleList(
             [
-                Convolution(in_channels=64, out_channels=64, stride=1, kernel_size=1),
-                Convolution(in_channels=64, out_channels=64, stride=1, kernel_size=3),
-                Convolution(in_channels=64, out_channels=256, stride=1, kernel_size=1),
+                Convolution(
+                    in_channels=config.embedding_size, out_channels=reduced_size, stride=1, kernel_size=1
+                ),
+                Convolution(in_channels=reduced_size, out_channels=reduced_size, stride=1, kernel_size=3),
+                Convolution(
+                    in_channels=reduced_size,
+                    out_channels=config.backbone_hidden_sizes[0],
+                    stride=1,
+                    kernel_size=1,
+                ),
             ]
         )
-        self.shortcut = Convolution(in_channels=64, out_channels=256, stride=1, kernel_size=1)
+        self.shortcut = Convolution(
+            in_channels=config.embedding_size,
+            out_channels=config.backbone_hidden_sizes[0],
+            stride=1,
+            kernel_size=1,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.layer[0](x))
@@ -565,8 +572,9 @@ class BackboneLayerWithShortcutAndPooled(nn.Module):
     shortcut (ResNet).
     """
 
-    def __init__(self, input_size: int, reduced_size: int, hidden_size: int):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__()
+        reduced_size = hidden_size // config.backbone_reduction
         self.layer = nn.ModuleList(
             [
                 Convolution(in_channels=input_size, out_channels=reduced_size, stride=1, kernel_size=1),
@@ -587,8 +595,9 @@ class BackboneLayer(nn.Module):
     (ResNet).
     """
 
-    def __init__(self, hidden_size: int, reduced_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        reduced_size = hidden_size // config.backbone_reduction
         self.layer = nn.ModuleList(
             [
                 Convolution(in_channels=hidden_size, out_channels=reduced_size, stride=1, kernel_size=1),
@@ -611,9 +620,9 @@ class DeformableDecoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(6))
+        self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(config.decoder_layers))
         self.class_embed = nn.ModuleList(
-            nn.Linear(config.decoder_hidden_size, config.labels) for _ in range(6)
+            nn.Linear(config.hidden_size, config.labels) for _ in range(config.decoder_layers)
         )
         self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead()})
 
@@ -642,9 +651,9 @@ class Stage(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                BackboneLayerWithShortcut(),
+                BackboneLayerWithShortcut(config),
                 *(
-                    BackboneLayer(hidden_size=256, reduced_size=64)
+                    BackboneLayer(config, hidden_size=config.backbone_hidden_sizes[0])
                     for _ in range(config.backbone_layers[0] - 1)
                 ),
             ]
@@ -659,17 +668,12 @@ class Stage(nn.Module):
 class StageWithPooled(nn.Module):
     """model.backbone.model.encoder.stages.*: a stage of layers in sequence."""
 
-    def __init__(self, input_size: int, reduced_size: int, hidden_size: int, layers: int):
+    def __init__(self, config: Config, input_size: int, hidden_size: int, layers: int):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                BackboneLayerWithShortcutAndPooled(
-                    input_size=input_size, reduced_size=reduced_size, hidden_size=hidden_size
-                ),
-                *(
-                    BackboneLayer(hidden_size=hidden_size, reduced_size=reduced_size)
-                    for _ in range(layers - 1)
-                ),
+                BackboneLayerWithShortcutAndPooled(config, input_size=input_size, hidden_size=hidden_size),
+                *(BackboneLayer(config, hidden_size=hidden_size) for _ in range(layers - 1)),
             ]
         )
 
@@ -744,21 +748,21 @@ class StagedEncoder(nn.Module):
                     [
                         Stage(config),
                         StageWithPooled(
-                            input_size=256,
-                            reduced_size=128,
-                            hidden_size=512,
+                            config,
+                            input_size=config.backbone_hidden_sizes[0],
+                            hidden_size=config.backbone_hidden_sizes[1],
                             layers=config.backbone_layers[1],
                         ),
                         StageWithPooled(
-                            input_size=512,
-                            reduced_size=256,
-                            hidden_size=1024,
+                            config,
+                            input_size=config.backbone_hidden_sizes[1],
+                            hidden_size=config.backbone_hidden_sizes[2],
                             layers=config.backbone_layers[2],
                         ),
                         StageWithPooled(
-                            input_size=1024,
-                            reduced_size=512,
-                            hidden_size=2048,
+                            config,
+                            input_size=config.backbone_hidden_sizes[2],
+                            hidden_size=config.backbone_hidden_sizes[3],
                             layers=config.backbone_layers[3],
                         ),
                     ]
@@ -787,7 +791,12 @@ class Model(nn.Module):
         self.model: Any = nn.ModuleDict(
             {
                 "encoder_input_proj": nn.ModuleList(
-                    EntryMaps(config, in_channels=in_channels) for in_channels in (512, 1024, 2048)
+                    EntryMaps(config, in_channels=in_channels)
+                    for in_channels in (
+                        config.backbone_hidden_sizes[1],
+                        config.backbone_hidden_sizes[2],
+                        config.backbone_hidden_sizes[3],
+                    )
                 ),
                 "backbone": nn.ModuleDict({"model": StagedEncoder(config)}),
                 "encoder": HybridEncoder(config),
@@ -870,4 +879,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5f6e68262c8ce52b
+# sha256 of all above: 03d1e8a172bf9f84

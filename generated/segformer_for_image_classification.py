@@ -25,8 +25,7 @@ class Config:
 
     # shape: segformer.encoder.block.0.{0..1}.layer_norm_1.weight [32] and 3 more
     hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
-    # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
-    intermediate_sizes: tuple[int, ...] = (128, 256, 640, 1024)
+    expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
@@ -61,8 +60,9 @@ class FeedForward(nn.Module):
     activation (SegFormer).
     """
 
-    def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        intermediate_size = config.expansion * hidden_size
         self.dense1 = nn.Linear(hidden_size, intermediate_size)
         self.dwconv: Any = nn.ModuleDict(
             {
@@ -151,22 +151,14 @@ class Attention(nn.Module):
 class LayerWithReduction(nn.Module):
     """segformer.encoder.block.*.*: a layer with pre-norm, attention and a feed-forward network."""
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        sr_stride: int,
-        sr_kernel_size: int,
-        heads: int,
-        intermediate_size: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
         super().__init__()
         self.layer_norm_1 = nn.LayerNorm(hidden_size)
         self.attention = AttentionWithReduction(
             config, hidden_size=hidden_size, sr_stride=sr_stride, sr_kernel_size=sr_kernel_size, heads=heads
         )
         self.layer_norm_2 = nn.LayerNorm(hidden_size)
-        self.mlp = FeedForward(config, hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.mlp = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -181,9 +173,7 @@ class Layer(nn.Module):
         self.layer_norm_1 = nn.LayerNorm(config.hidden_sizes[3])
         self.attention = Attention(config)
         self.layer_norm_2 = nn.LayerNorm(config.hidden_sizes[3])
-        self.mlp = FeedForward(
-            config, hidden_size=config.hidden_sizes[3], intermediate_size=config.intermediate_sizes[3]
-        )
+        self.mlp = FeedForward(config, hidden_size=config.hidden_sizes[3])
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -193,15 +183,7 @@ class Layer(nn.Module):
 class StageWithReduction(nn.ModuleList):
     """segformer.encoder.block.*: a stage of layers in sequence."""
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        sr_stride: int,
-        sr_kernel_size: int,
-        heads: int,
-        intermediate_size: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
         super().__init__(
             LayerWithReduction(
                 config,
@@ -209,7 +191,6 @@ class StageWithReduction(nn.ModuleList):
                 sr_stride=sr_stride,
                 sr_kernel_size=sr_kernel_size,
                 heads=heads,
-                intermediate_size=intermediate_size,
             )
             for _ in range(config.layers)
         )
@@ -255,7 +236,6 @@ class Pixels(nn.Module):
                     sr_stride=8,
                     sr_kernel_size=8,
                     heads=config.heads[0],
-                    intermediate_size=config.intermediate_sizes[0],
                 ),
                 StageWithReduction(
                     config,
@@ -263,7 +243,6 @@ class Pixels(nn.Module):
                     sr_stride=4,
                     sr_kernel_size=4,
                     heads=config.heads[1],
-                    intermediate_size=config.intermediate_sizes[1],
                 ),
                 StageWithReduction(
                     config,
@@ -271,7 +250,6 @@ class Pixels(nn.Module):
                     sr_stride=2,
                     sr_kernel_size=2,
                     heads=config.heads[2],
-                    intermediate_size=config.intermediate_sizes[2],
                 ),
                 Stage(config),
             ]
@@ -333,4 +311,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: cf9ac11d8ee8b59a
+# sha256 of all above: ee948e4c755251cf

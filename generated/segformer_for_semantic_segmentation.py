@@ -24,8 +24,9 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
-    intermediate_sizes: tuple[int, ...] = (128, 256, 640, 1024)
+    # shape: segformer.encoder.block.0.{0..1}.layer_norm_1.weight [32] and 3 more
+    hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
+    tower_expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
     # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
@@ -58,19 +59,19 @@ class SegmentationHead(nn.Module):
     (SegFormer).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.linear_c: Any = nn.ModuleList(
             [
-                nn.ModuleDict({"proj": nn.Linear(32, 256)}),
-                nn.ModuleDict({"proj": nn.Linear(64, 256)}),
-                nn.ModuleDict({"proj": nn.Linear(160, 256)}),
-                nn.ModuleDict({"proj": nn.Linear(256, 256)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[0], 256)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[1], 256)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[2], 256)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[3], 256)}),
             ]
         )
         self.linear_fuse = nn.Conv2d(1024, 256, kernel_size=1, bias=False)
         self.batch_norm = nn.BatchNorm2d(256)
-        self.classifier = nn.Conv2d(256, 150, kernel_size=1)
+        self.classifier = nn.Conv2d(config.hidden_sizes[3], 150, kernel_size=1)
 
     def forward(self, maps_of_layers: list[Tensor]) -> Tensor:
         maps, size = maps_of_layers, maps_of_layers[0].shape[-2:]
@@ -87,8 +88,9 @@ class FeedForward(nn.Module):
     activation (SegFormer).
     """
 
-    def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
+    def __init__(self, config: Config, hidden_size: int):
         super().__init__()
+        intermediate_size = config.tower_expansion * hidden_size
         self.dense1 = nn.Linear(hidden_size, intermediate_size)
         self.dwconv: Any = nn.ModuleDict(
             {
@@ -158,12 +160,14 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(256, config.heads[3] * config.head_dim),
-                "key": nn.Linear(256, config.heads[3] * config.head_dim),
-                "value": nn.Linear(256, config.heads[3] * config.head_dim),
+                "query": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "key": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
+                "value": nn.Linear(config.hidden_sizes[3], config.heads[3] * config.head_dim),
             }
         )
-        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads[3] * config.head_dim, 256)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads[3] * config.head_dim, config.hidden_sizes[3])}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
@@ -175,22 +179,14 @@ class Attention(nn.Module):
 class LayerWithReduction(nn.Module):
     """segformer.encoder.block.*.*: a layer with pre-norm, attention and a feed-forward network."""
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        sr_stride: int,
-        sr_kernel_size: int,
-        heads: int,
-        intermediate_size: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
         super().__init__()
         self.layer_norm_1 = nn.LayerNorm(hidden_size)
         self.attention = AttentionWithReduction(
             config, hidden_size=hidden_size, sr_stride=sr_stride, sr_kernel_size=sr_kernel_size, heads=heads
         )
         self.layer_norm_2 = nn.LayerNorm(hidden_size)
-        self.mlp = FeedForward(config, hidden_size=hidden_size, intermediate_size=intermediate_size)
+        self.mlp = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -202,10 +198,10 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm_1 = nn.LayerNorm(256)
+        self.layer_norm_1 = nn.LayerNorm(config.hidden_sizes[3])
         self.attention = Attention(config)
-        self.layer_norm_2 = nn.LayerNorm(256)
-        self.mlp = FeedForward(config, hidden_size=256, intermediate_size=config.intermediate_sizes[3])
+        self.layer_norm_2 = nn.LayerNorm(config.hidden_sizes[3])
+        self.mlp = FeedForward(config, hidden_size=config.hidden_sizes[3])
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layer_norm_1(x))
@@ -215,15 +211,7 @@ class Layer(nn.Module):
 class StageWithReduction(nn.ModuleList):
     """segformer.encoder.block.*: a stage of layers in sequence."""
 
-    def __init__(
-        self,
-        config: Config,
-        hidden_size: int,
-        sr_stride: int,
-        sr_kernel_size: int,
-        heads: int,
-        intermediate_size: int,
-    ):
+    def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
         super().__init__(
             LayerWithReduction(
                 config,
@@ -231,7 +219,6 @@ class StageWithReduction(nn.ModuleList):
                 sr_stride=sr_stride,
                 sr_kernel_size=sr_kernel_size,
                 heads=heads,
-                intermediate_size=intermediate_size,
             )
             for _ in range(config.layers)
         )
@@ -266,40 +253,42 @@ class Pixels(nn.Module):
                 in_channels=in_channels, out_channels=out_channels, stride=stride, kernel_size=kernel_size
             )
             for in_channels, out_channels, stride, kernel_size in zip(
-                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (7, 3, 3, 3), strict=True
+                [3, *config.hidden_sizes[:-1]], config.hidden_sizes, (4, 2, 2, 2), (7, 3, 3, 3), strict=True
             )
         )
         self.block = nn.ModuleList(
             [
                 StageWithReduction(
                     config,
-                    hidden_size=32,
+                    hidden_size=config.hidden_sizes[0],
                     sr_stride=8,
                     sr_kernel_size=8,
                     heads=config.heads[0],
-                    intermediate_size=config.intermediate_sizes[0],
                 ),
                 StageWithReduction(
                     config,
-                    hidden_size=64,
+                    hidden_size=config.hidden_sizes[1],
                     sr_stride=4,
                     sr_kernel_size=4,
                     heads=config.heads[1],
-                    intermediate_size=config.intermediate_sizes[1],
                 ),
                 StageWithReduction(
                     config,
-                    hidden_size=160,
+                    hidden_size=config.hidden_sizes[2],
                     sr_stride=2,
                     sr_kernel_size=2,
                     heads=config.heads[2],
-                    intermediate_size=config.intermediate_sizes[2],
                 ),
                 Stage(config),
             ]
         )
         self.layer_norm = nn.ModuleList(
-            [nn.LayerNorm(32), nn.LayerNorm(64), nn.LayerNorm(160), nn.LayerNorm(256)]
+            [
+                nn.LayerNorm(config.hidden_sizes[0]),
+                nn.LayerNorm(config.hidden_sizes[1]),
+                nn.LayerNorm(config.hidden_sizes[2]),
+                nn.LayerNorm(config.hidden_sizes[3]),
+            ]
         )
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
@@ -317,7 +306,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.segformer: Any = nn.ModuleDict({"encoder": Pixels(config)})
-        self.decode_head = SegmentationHead()
+        self.decode_head = SegmentationHead(config)
 
     def forward(self, pixel_values: Tensor) -> Output:
         """pixel_values (batch, channels, height, width)"""
@@ -350,4 +339,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 6d9df1f8c4097aab
+# sha256 of all above: d6d22ef884b54bd1

@@ -26,11 +26,12 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    encoder_hidden_size: int = 256  # shape: model.encoder.layernorm.weight [256]
+    # shape: model.backbone.conv_encoder.model.layer1.{0..1}.conv1.weight [64, 64, 3, 3] and 3 more
+    backbone_hidden_sizes: tuple[int, ...] = (64, 128, 256, 512)
+    hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
     heads: int = 8  # config: decoder_attention_heads
     # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
-    decoder_hidden_size: int = 256  # shape: model.decoder.layernorm.weight [256]
     stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     inner_size: int = 256  # shape: bbox_predictor.layers.0.weight [256, 256]
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 256]
@@ -38,10 +39,8 @@ class Config:
     encoder_layers: int = 6  # name: model.encoder.layers.*
     decoder_layers: int = 6  # name: model.decoder.layers.*
     channels: int = 3  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
-    embedding_size: int = 64  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
     stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 7  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
-    hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
     queries: int = 15  # shape: model.query_position_embeddings.weight [15, 256]
     labels: int = 3  # shape: class_labels_classifier.weight [3, 256]
     sinusoidal_temperature: float = 10000.0  # default: vocabulary/config_objects.yaml (paper 2005.12872)
@@ -150,10 +149,10 @@ class EncoderAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.encoder_hidden_size)
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -171,10 +170,10 @@ class DecoderAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.decoder_hidden_size)
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, mask: None) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -192,10 +191,10 @@ class CrossAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.decoder_hidden_size)
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(
         self,
@@ -249,13 +248,13 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.self_attn = DecoderAttention(config)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.encoder_attn = CrossAttention(config)
-        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
-        self.fc1 = nn.Linear(config.decoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.decoder_hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(
         self,
@@ -306,11 +305,11 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.self_attn = EncoderAttention(config)
-        self.final_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
-        self.fc1 = nn.Linear(config.encoder_hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.encoder_hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
         x = x + self.self_attn(self.self_attn_layer_norm(x), positions, mask)
@@ -324,7 +323,9 @@ class Stage(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(BackboneLayer(channels=64) for _ in range(config.backbone_layers))
+        super().__init__(
+            BackboneLayer(channels=config.backbone_hidden_sizes[0]) for _ in range(config.backbone_layers)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -340,7 +341,7 @@ class PositionedEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.layernorm = nn.LayerNorm(config.encoder_hidden_size)
+        self.layernorm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self, places: Tensor, encoder_positions: Tensor, cross_attention_mask: Tensor | None
@@ -361,7 +362,7 @@ class QueryDecoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.layernorm = nn.LayerNorm(config.decoder_hidden_size)
+        self.layernorm = nn.LayerNorm(config.hidden_size)
 
     def forward(
         self,
@@ -405,17 +406,23 @@ class StagedEncoder(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(
             config.channels,
-            config.embedding_size,
+            config.backbone_hidden_sizes[0],
             kernel_size=config.kernel_size,
             stride=config.stem_step,
             padding=config.kernel_size // 2,
             bias=False,
         )
-        self.bn1 = FrozenBatchNorm(config.embedding_size)
+        self.bn1 = FrozenBatchNorm(config.backbone_hidden_sizes[0])
         self.layer1 = Stage(config)
-        self.layer2 = StageWithShortcut(config, input_size=64, hidden_size=128)
-        self.layer3 = StageWithShortcut(config, input_size=128, hidden_size=256)
-        self.layer4 = StageWithShortcut(config, input_size=256, hidden_size=512)
+        self.layer2 = StageWithShortcut(
+            config, input_size=config.backbone_hidden_sizes[0], hidden_size=config.backbone_hidden_sizes[1]
+        )
+        self.layer3 = StageWithShortcut(
+            config, input_size=config.backbone_hidden_sizes[1], hidden_size=config.backbone_hidden_sizes[2]
+        )
+        self.layer4 = StageWithShortcut(
+            config, input_size=config.backbone_hidden_sizes[2], hidden_size=config.backbone_hidden_sizes[3]
+        )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.embeddings(pixel_values)
@@ -440,7 +447,9 @@ class Model(nn.Module):
         self.model: Any = nn.ModuleDict(
             {
                 "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagedEncoder(config)})}),
-                "input_projection": nn.Conv2d(512, config.hidden_size, kernel_size=1),
+                "input_projection": nn.Conv2d(
+                    config.backbone_hidden_sizes[3], config.hidden_size, kernel_size=1
+                ),
                 "encoder": PositionedEncoder(config),
                 "query_position_embeddings": nn.Embedding(config.queries, config.hidden_size),
                 "decoder": QueryDecoder(config),
@@ -504,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 623c039b20e04c93
+# sha256 of all above: 3dbfccce9e1ab8e5

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
+from mapper.emission.config_class import symbol_name
 from mapper.emission.constructors import Constructor
 from mapper.emission.drafts import Argument, ClassText, Draft, facts_of, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
+from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, told_by
 from mapper.emission.merge import merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
@@ -326,10 +328,12 @@ class Classes:
                 runs[-1].append(key)
             else:
                 runs.append([key])
+        if len(runs) > 2 and (chosen := self.chosen(draft, folder, texts, order)):
+            return chosen
         parts = [
             texts[run[0]]
             if len(run) == 1 and not (run is runs[-1] and self.repeats(folder, runs))
-            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order))}))"
+            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order), runs)}))"
             for run in runs
         ]
         return f"[{', '.join(parts)}]"
@@ -399,10 +403,62 @@ class Classes:
             node = ast.List([first, ast.Starred(ast.Subscript(node, but_last))])
         return draft.place(Argument(symbol, values, node, symbols))
 
-    def run_length(self, draft: Draft, folder: Folder, number: int, total: int) -> str:
-        """How many equal elements stand in a row: all but the others."""
+    def chosen(
+        self,
+        draft: Draft,
+        folder: Folder,
+        texts: dict[tuple[int, ...], str],
+        order: list[tuple[int, tuple[int, ...]]],
+    ) -> str:
+        """Elements of a few classes that take turns: which is where, by the numbers of all but the most usual one."""
         fact = self.counts.get(folder.place)
-        if fact is None or fact.value != total or number == total:
+        if fact is None or fact.value != len(order) or not all(map(_takes_config_alone, texts.values())):
+            return ""
+        keys = sorted(texts, key=len)
+        if len(keys) > MOST:
+            return ""
+        if len(keys) == 2 and (listed := self.by_entries(draft, folder, texts, keys)):
+            return listed
+        kinds = kinds_of(folder, keys)
+        text = texts[keys[-1]] if kinds else ""
+        for kind in reversed(kinds):
+            made = fact_of_kind(folder, kind, _word(folder))
+            self.stages.made.append(made)
+            symbol = draft.symbol(made, _word(folder), made.name.replace(".", "_"))
+            mark = draft.place(Argument(symbol, tuple(kind.numbers), ast.Name(symbol), {symbol: made}))
+            text = f"{texts[kind.key]} if {INDEX} in {mark} else {text}"
+        draft.loops.add(INDEX)
+        each = f"for {INDEX} in range({self.count(draft, folder, len(order))})"
+        return f"{text} {each}" if kinds else ""
+
+    def by_entries(
+        self, draft: Draft, folder: Folder, texts: dict[tuple[int, ...], str], keys: list[tuple[int, ...]]
+    ) -> str:
+        """Elements of two classes by a list of the config with an entry for each; empty where there is none."""
+        listed, (rare, usual) = self.lengths.get(folder.place), keys
+        value = None if listed is None else told_by(listed, rare, usual)
+        if listed is None or value is None:
+            return ""
+        symbol = draft.symbol(listed, _word(folder))
+        mark = draft.place(Argument(symbol, tuple(listed.value), ast.Name(symbol), {symbol: listed}))
+        word = "kind" if isinstance(value, str) else symbol_name(listed.name)
+        draft.loops.add(word)
+        test = f"{word} == {literal(value)}" if isinstance(value, str) else word if value else f"not {word}"
+        return f"{texts[rare]} if {test} else {texts[usual]} for {word} in {mark}"
+
+    def run_length(
+        self, draft: Draft, folder: Folder, number: int, total: int, runs: list[list[tuple[int, ...]]]
+    ) -> str:
+        """How many equal elements stand in a row: all but the others, where these are once each."""
+        fact = self.counts.get(folder.place)
+        is_only = sum(len(run) > 1 for run in runs) < 2
+        listed = self.lengths.get(folder.place)
+        if listed is not None and len(listed.value) == total and is_only:
+            symbol = draft.symbol(listed, _word(folder))
+            whole = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
+            rest = ast.BinOp(whole, ast.Sub(), ast.Constant(total - number))
+            return draft.place(Argument(f"{_word(folder)}_count", number, rest, {symbol: listed}))
+        if fact is None or fact.value != total or number == total or not is_only:
             return self.count(draft, folder, number)
         symbol = draft.symbol(fact, _word(folder))
         others = ast.BinOp(ast.Name(symbol), ast.Sub(), ast.Constant(total - number))
@@ -419,6 +475,10 @@ class Classes:
             return draft.place(Argument(f"{_word(folder)}_count", number))
         symbol = draft.symbol(fact, _word(folder))
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+
+def _takes_config_alone(call: str) -> bool:
+    return call.endswith(f"{NAME_CLOSE}(config)")
 
 
 def is_zip(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -15,6 +15,7 @@ _PLAIN_BLOCKS = (
 )  # fmt: skip
 
 
+_MAIN = "tower"  # the role of the one that the parts around it are for
 _STREAM = "hidden_size"
 _CHANNELS = ("in_channels", "out_channels")
 
@@ -39,8 +40,8 @@ class Sizes:
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
         fact = self.stages.entries.get(id(fact), fact)
-        if any(scaled.ratio is fact for scaled in self.stages.scaled.values()):
-            return self._of_ratio(fact, tower)
+        if any(made is fact for made in self.stages.made):
+            return self._of_made(fact, tower)
         if listed := self.stages.listed(fact):
             self.stages.reads(listed, *range(len(fact.value)))
             return self._of_list(listed)
@@ -64,13 +65,13 @@ class Sizes:
         """Whether a tower has not several widths, none of which is the whole's."""
         return tower not in self.widths or (_STREAM, tower) in self.by_fact
 
-    def _of_ratio(self, fact: Fact, tower: str) -> str:
-        """The field of what one width of every stage is of another."""
-        known = next((name for name, used in self.used.items() if used is fact), None)
+    def _of_made(self, fact: Fact, tower: str) -> str:
+        """The field of what no rule has: what one width of every stage is of another, which layers are others."""
+        known = next((name for name, used in self.used.items() if used == fact), None)
         if known is not None:
             return known
         name = symbol_name(fact.name)
-        name = f"{tower}_{name}" if tower and len(self.towers) > 1 else name
+        name = f"{tower}_{name}" if tower not in ("", _MAIN) and len(self.towers) > 1 else name
         if name in self.facts:
             name = fact.name.replace(".", "_")
         while name in self.facts:

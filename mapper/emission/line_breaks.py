@@ -227,7 +227,11 @@ class _Layout:
     def choice(self, node: ast.IfExp, level: _Level) -> Doc:
         """`a if test else b`, each of the three on its own line where they do not fit on one."""
         body = self.operand(node.body, level, node.body.col_offset > node.col_offset)
-        other = self.operand(node.orelse, level, node.orelse.end_col_offset != node.end_col_offset)
+        is_wrapped = node.orelse.end_col_offset != node.end_col_offset
+        if isinstance(node.orelse, ast.IfExp) and not is_wrapped:
+            other = self.choice(node.orelse, level)  # of a chain either all is on one line, or none
+        else:
+            other = self.operand(node.orelse, level, is_wrapped)
         return [body, _soft(" ", level), "if ", self.doc(node.test, level), _soft(" ", level), "else ", other]
 
     def operand(self, node: ast.expr, level: _Level, is_wrapped: bool) -> Doc:

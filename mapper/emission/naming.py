@@ -10,6 +10,7 @@ from mapper.architecture import Block, Leaf, Place
 from mapper.emission.drafts import ClassText, blocks_of
 from mapper.emission.expressions import comment
 from mapper.emission.identifiers import camel
+from mapper.emission.kinds import attends
 from mapper.emission.module_tree import Folder
 from mapper.flows.program import Program
 from mapper.flows.references import has_role
@@ -101,6 +102,7 @@ def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
     best: dict[int, str] = {}
     sorts = (_leafy, _steps, _flags, _upsampling)
     kinds = [partial(whose, words_of) for words_of in sorts for whose in (_own, _inner)]
+    kinds.insert(1, partial(_own, attends))  # what it is, before what its parts have
     for count, kind in product((1, 2), kinds):
         names = _named_by(kind, count, plain, peers)
         if len(set(names.values())) > len(set(best.values())):

@@ -64,6 +64,7 @@ class Stages:
     lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
     inputs: dict[int, Fact] = field(default_factory=dict)  # by the identity of a leaf that reads a stage
     own: dict[str, set[int]] = field(default_factory=dict)  # role at the root -> widths of what is in it
+    made: list[Fact] = field(default_factory=list)  # sizes that no rule has, and a source says once
     scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
 
@@ -131,7 +132,9 @@ def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     for block, tower in _placed(root):
         for value in block.roles.values():
             if isinstance(value, list) and _has_layers(stages := _each(value)):
-                found.scaled |= ratios(stages)
+                scaled = ratios(stages)
+                found.scaled |= scaled
+                found.made += [item.ratio for item in scaled.values()]
                 stack = _Stack(found, stages, tower, without)
                 stack.learn(block)
                 stack.learn_ends(root, block)
@@ -173,6 +176,12 @@ def _leaves(block: Block) -> Iterator[Leaf]:
         yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf))
 
 
+def _in_order(value: Any) -> list[Leaf]:
+    """The leaves of a list of them."""
+    items = value if isinstance(value, list) else []
+    return sorted((item for item in items if isinstance(item, Leaf)), key=element_indices)
+
+
 def _input(leaf: Leaf) -> int | None:
     """How many channels a map reads."""
     weight = leaf.tensors.get("weight") if leaf.kind in ("Linear", "Conv1d", "Conv2d") else None
@@ -197,6 +206,7 @@ class _Stack:
     def __init__(self, found: Stages, stages: list[Block], tower: str, without: frozenset[str]):
         self.found, self.tower = found, tower
         self.facts = [_sizes(stage) for stage in stages]
+        self.is_varied = any(_varies(stage) for stage in stages)
         names = dict.fromkeys(fact.name for facts in self.facts for fact in facts if _last(fact) in _LISTED)
         names = dict.fromkeys(name for name in names if name not in without)
         self.lists = {name: listed for name in names if (listed := self.list_of(name))}
@@ -205,12 +215,16 @@ class _Stack:
         self.stream = next((streams[name] for name in _STREAM if name in streams), None)
 
     def list_of(self, name: str) -> Listed | None:
-        """The values of one fact, of each stage that has it; None where one has several, or all have the same."""
+        """The values of one fact, of each stage that has it; None where one has several, or all have the same.
+
+        Nor of how many layers there are where one stage has its first one alone: nothing there is repeated.
+        """
         own = [{fact.value for fact in facts if fact.name == name} for facts in self.facts]
         own = [found for found in own if found]
         values = [next(iter(found)) for found in own if len(found) == 1]
         first = next(fact for facts in self.facts for fact in facts if fact.name == name)
-        if len(values) != len(own) or len({*values}) == 1:
+        is_single = _last(first) == _COUNT and 1 in values and self.is_varied
+        if len(values) != len(own) or len({*values}) == 1 or is_single:
             return None
         source = f"{first.source} and {len(own) - 1} more"
         return Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
@@ -276,6 +290,10 @@ class _Stack:
             for fact in (fact for block in nearest for fact in block.facts.values()):
                 if fact.name.endswith(_INPUTS) and fact.value in foreign:
                     self.note(fact, Element(self.stream, widths.index(fact.value)))
+            for maps in (leaves for top in tops for value in top.roles.values() if (leaves := _in_order(value))):
+                if [_input(leaf) for leaf in maps] == widths:  # one for each stage
+                    for at, leaf in enumerate(maps):
+                        self.found.inputs[id(leaf)] = self.copy_of(Element(self.stream, at))
             for leaf in (leaf for top in tops for leaf in _leaves(top)):
                 if (read := _input(leaf)) in foreign:
                     self.found.inputs[id(leaf)] = self.copy_of(Element(self.stream, widths.index(read)))
@@ -342,6 +360,12 @@ def _length(norm: Leaf) -> int | None:
 
 def _last(fact: Fact) -> str:
     return fact.name.rpartition(".")[2]
+
+
+def _varies(stage: Block) -> bool:
+    """Whether the first layer of a stage is another than those that follow."""
+    lists = (value for value in stage.roles.values() if isinstance(value, list))
+    return any(len(value) > 1 for value in lists)
 
 
 def _sizes(stage: Block) -> list[Fact]:
