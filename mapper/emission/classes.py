@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.config_class import symbol_name
@@ -13,14 +12,14 @@ from mapper.emission.constructors import Constructor
 from mapper.emission.drafts import Argument, ClassText, Draft, facts_of, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
-from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, told_by
+from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, side_by_side, told_by
 from mapper.emission.merge import merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
-from mapper.emission.settings import INDEX, Setting, list_depth, setting, shared_facts
+from mapper.emission.settings import INDEX, Setting, list_depth, of_tensor, setting, shared_facts
 from mapper.emission.stages import Stages
-from mapper.flows.language import dotted, every
+from mapper.emission.unread import with_sizes
 from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
 
@@ -45,6 +44,7 @@ class Classes:
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
     unread: Mapping[int, str] = field(default_factory=dict)  # leaf that no forward reads -> why it is there
+    blocks: list[Block] = field(default_factory=list)
     outer: dict[int, Fact] = field(
         default_factory=dict
     )  # a block's fact -> the one for it in the block around
@@ -54,6 +54,7 @@ class Classes:
 
     def learn(self, program: Program | None) -> None:
         """What the flows say about leaves and lists."""
+        self.blocks = [piece.block for piece in program.pieces.values()] if program else []
         for piece in program.pieces.values() if program else ():
             for role, value in piece.block.roles.items():
                 for item in value if isinstance(value, list) else [value]:
@@ -83,16 +84,13 @@ class Classes:
 
     def learn_lengths(self, piece: Piece) -> None:
         """Which lists a forward goes through side by side: they are as long as each other, or as a list of the config."""
-        calls = (node for statement in piece.statements for node in every(statement) if is_zip(node))
-        for call in calls:
-            words = [dotted(item) or "" for item in call.args]
-            named = [piece.block.facts.get(word.removeprefix("fact.")) for word in words]
-            lists = [fact for fact in named if fact is not None and isinstance(fact.value, (list, tuple))]
+        for words, lists in side_by_side(piece):
             for word in words:
                 items = piece.block.roles.get(word)
                 if not isinstance(items, list) or not items:
                     continue
-                place = list_folder([item.home if isinstance(item, Block) else item.place for item in items], Place(piece.block.home))
+                homes = [item.home if isinstance(item, Block) else item.place for item in items]
+                place = list_folder(homes, Place(piece.block.home))
                 if lists:
                     self.lengths[place] = lists[0]
                 elif fact := _count_of(piece.block, "layers"):
@@ -218,6 +216,10 @@ class Classes:
     def setting_of(self, leaf: Leaf) -> Setting:
         """What its flow says of a leaf, of the element of a list that is being made."""
         said = self.settings.get(id(leaf), Setting())
+        if whole := self.root.wholes.get(id(leaf)):
+            said = of_tensor(self.settings.get(id(whole), Setting()), leaf)
+        if id(leaf) in self.unread:
+            said = with_sizes(leaf, said, self.blocks)
         numbers = leaf.place[said.depth] if said.depth is not None else ()
         if said.depth is None or isinstance(numbers, str):
             return said
@@ -386,7 +388,7 @@ class Classes:
         found = self.stages.list_of(facts)
         if found is None and (some := self.stages.some_of(facts)):
             symbol = draft.symbol(some[0], _word(folder), f"{_word(folder)}_{name}")
-            items = [ast.Subscript(ast.Name(symbol), ast.Constant(at)) for at in some[1]]
+            items: list[ast.expr] = [ast.Subscript(ast.Name(symbol), ast.Constant(at)) for at in some[1]]
             return draft.place(Argument(symbol, values, ast.Tuple(items), {symbol: some[0]}))
         if found is None:
             return draft.place(Argument(f"{_word(folder)}_{name}", values))
@@ -412,7 +414,11 @@ class Classes:
     ) -> str:
         """Elements of a few classes that take turns: which is where, by the numbers of all but the most usual one."""
         fact = self.counts.get(folder.place)
-        if fact is None or fact.value != len(order) or not all(map(_takes_config_alone, texts.values())):
+        if (
+            fact is None
+            or fact.value != len(order)
+            or not all(text.endswith(f"{NAME_CLOSE}(config)") for text in texts.values())
+        ):
             return ""
         keys = sorted(texts, key=len)
         if len(keys) > MOST:
@@ -475,15 +481,6 @@ class Classes:
             return draft.place(Argument(f"{_word(folder)}_count", number))
         symbol = draft.symbol(fact, _word(folder))
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
-
-
-def _takes_config_alone(call: str) -> bool:
-    return call.endswith(f"{NAME_CLOSE}(config)")
-
-
-def is_zip(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether a node goes through several lists side by side."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip"
 
 
 def _count_of(block: Block, role: str) -> Fact | None:

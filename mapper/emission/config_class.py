@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact
+from mapper.emission.derived import derived
 from mapper.emission.stages import Listed, Stages, staged
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
@@ -33,6 +34,7 @@ class Sizes:
     by_fact: dict[tuple[str, str], str] = field(default_factory=dict)  # (fact, tower) -> field
     facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
     used: dict[str, Fact] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)  # of those used, what they are computed by
     towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
     widths: frozenset[str] = frozenset()  # roles of those whose stream has a size
     stages: Stages = field(default_factory=Stages)
@@ -50,9 +52,30 @@ class Sizes:
             return f"{self._of_list(element.listed)}[{element.at}]"
         name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
         name = name or self._of_stream(fact, tower) or self._named(fact.name, fact.value, tower)
-        if name is not None:
-            self.used.setdefault(name, self.facts[name])
+        if name is not None and name not in self.used:
+            self.use(name, tower)
         return name
+
+    def use(self, name: str, tower: str) -> None:
+        """Takes a field, and where a rule computes it the fields that it is computed from."""
+        read: list[str] = []
+
+        def known(fact: str) -> tuple[str, object] | None:
+            everywhere = {field for (known, _), field in self.by_fact.items() if known == fact}
+            only = everywhere.pop() if len(everywhere) == 1 else None
+            other = self.by_fact.get(placed(fact, tower, self.towers), only)
+            if other is None or other == name:
+                return None
+            read.append(other)
+            return other, self.facts[other].value
+
+        text = derived(self.facts[name], known)
+        self.used[name] = self.facts[name]
+        if text is not None:
+            self.derived[name] = text
+            for other in read:
+                if other not in self.used:
+                    self.use(other, tower)
 
     def _of_stream(self, fact: Fact, tower: str) -> str | None:
         """The field of a tower's width for channels that are as many; of what stands alone that of the whole model."""

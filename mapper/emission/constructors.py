@@ -188,8 +188,8 @@ class Constructor:
         text = (self.where.arguments or {}).get(name)
         fact = self.leaf.facts.get(name)
         if text is None and fact is not None:
-            if fact.value == default:
-                return None
+            if fact.value == default and not (name == "eps" and fact.evidence not in ("default", "rule")):
+                return None  # but what a config says is a field of the Config
             symbol = self.draft.size(
                 f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix
             )

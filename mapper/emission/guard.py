@@ -19,7 +19,7 @@ _NAMES = {  # what may be imported from where
 }
 _MODULES = frozenset({*_NAMES, "math", "torch.nn.functional"})
 _BUILTINS = frozenset({
-    "super", "range", "len", "zip", "enumerate", "tuple", "list", "dict", "str", "int", "float", "bool", "None", "True", "False",
+    "super", "property", "range", "len", "zip", "enumerate", "tuple", "list", "dict", "str", "int", "float", "bool", "None", "True", "False",
     "FileNotFoundError", "RuntimeError", "ValueError", "sorted", "min", "max", "sum", "isinstance", "reversed", "abs", "round", "set",
     "any", "all", "next", "map", "slice",
 })  # fmt: skip

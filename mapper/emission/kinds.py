@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mapper.architecture import Block, Fact
 from mapper.emission.module_tree import Folder
+from mapper.flows.language import dotted, every
+from mapper.flows.program import Piece
 from mapper.rulebook.pages import JOINED
 
 Numbers = tuple[int, ...]  # of the elements that are alike
@@ -77,4 +80,15 @@ def _words(child: object) -> dict[str, list[str]]:
 def attends(block: Block | None) -> list[str]:
     """`attention` where a part of a block has heads that attend."""
     parts = [item for item in (block.roles.values() if block else ()) if isinstance(item, Block)]
-    return ["attention"] if any(_ATTENTION in item.facts and item.role == "attention" for item in parts) else []
+    return (
+        ["attention"] if any(_ATTENTION in item.facts and item.role == "attention" for item in parts) else []
+    )
+
+
+def side_by_side(piece: Piece) -> Iterator[tuple[list[str], list[Fact]]]:
+    """What a forward goes through side by side: the names, and those facts of them that are lists."""
+    for node in (node for statement in piece.statements for node in every(statement)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            words = [dotted(item) or "" for item in node.args]
+            named = [piece.block.facts.get(word.removeprefix("fact.")) for word in words]
+            yield words, [fact for fact in named if fact and isinstance(fact.value, (list, tuple))]

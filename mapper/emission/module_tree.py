@@ -25,6 +25,7 @@ class Folder:
     tower: str = ""  # role of the tower it belongs to
     rank: int = UNUSED
     unread: dict[int, dict[str, TensorInfo]] = field(default_factory=dict)  # of the root: `unread_below`
+    wholes: dict[int, Leaf] = field(default_factory=dict)  # of the root: tensor by itself -> its module
 
     @property
     def is_list(self) -> bool:
@@ -108,6 +109,8 @@ def module_tree(architecture: Architecture) -> Folder:
             if key in parent.children:
                 raise _clash(part.place)
             parent.children[key] = part
+            if part is not leaf:
+                root.wholes[id(part)] = leaf
     return root
 
 

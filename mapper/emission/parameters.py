@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import dropwhile, groupby, takewhile
 
 from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
-from mapper.emission.stages import WIDTHS
+from mapper.emission.stages import WIDTHS, Written
 
 _APART = frozenset(  # names that a constructor has for something else
     {"config", "index", "self", "nn", "torch", "F", "math", "range", "zip", "super", "with_unused"}
@@ -26,6 +27,16 @@ def tidy(done: ClassText) -> None:
     _shorten(done)
     _say_once(done)
     _name_repeated(done)
+
+
+def written(classes: list[ClassText]) -> Iterator[Written]:
+    """Every argument of every constructor."""
+    for done in classes:
+        for at, text in enumerate(done.resolved):
+            for draft in done.drafts:
+                argument = draft.arguments[at]
+                facts = tuple(fact.name for fact in argument.symbols.values())
+                yield Written(text, argument.hint, facts, draft.folder.tower)
 
 
 def _join(done: ClassText) -> None:
@@ -149,7 +160,9 @@ def _name_repeated(done: ClassText) -> None:
     arguments = done.drafts[0].arguments if done.drafts else []
     texts = [text for text, argument in zip(done.resolved, arguments, strict=False) if argument.local]
     for text in dict.fromkeys(texts):
-        names = {a.local for other, a in zip(done.resolved, arguments, strict=True) if other == text and a.local}
+        names = {
+            a.local for other, a in zip(done.resolved, arguments, strict=True) if other == text and a.local
+        }
         name = names.pop()
         is_free = name not in {*done.parameters, *done.locals, *_loops(done)}
         if texts.count(text) > 1 and not names and is_free and text.count(" ") == 2:

@@ -83,7 +83,9 @@ def _scaled(role: str, group: list[tuple[Fact, list[dict[str, Fact]]]], word: st
     first, is_part = group[0][0], share < 1
     name = f"{role}.{'reduction' if is_part else 'expansion'}"
     value = share.denominator if is_part else share.numerator
-    ratio = Fact(name, value, first.at, first.evidence, f"{first.source} and {len(group) - 1} more", first.rule)
+    ratio = Fact(
+        name, value, first.at, first.evidence, f"{first.source} and {len(group) - 1} more", first.rule
+    )
     return {id(fact): Scaled(_last(fact), base, ratio, is_part) for fact, base in known}
 
 

@@ -43,6 +43,12 @@ def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
     return Setting(tuple(rule.shapes.get(role, ())), rule.leaves.get(role), block.facts, block.role)
 
 
+def of_tensor(whole: Setting, part: Leaf) -> Setting:
+    """What is said of one tensor of a module that stands by itself: a bias is as long as the module gives."""
+    shape = whole.shape[:1] if part.place[-1] == "bias" else whole.shape
+    return Setting(shape, None, whole.facts, whole.prefix)
+
+
 def shared_facts(inner: Setting, outer: Setting) -> dict[int, Fact]:
     """The inner block's facts for the extents of a leaf, each with what the block around calls the same extent."""
     found: dict[int, Fact] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import UNREAD, Architecture, Leaf, Place
@@ -12,18 +12,19 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.classes import Classes
 from mapper.emission.config_class import Sizes, collect_sizes
+from mapper.emission.config_text import annotation_of, config_text
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, LEFT_OUT, OPEN, ClassText, Draft, blocks_of
 from mapper.emission.dropout_calls import deepening_rows, place_dropout, training_source, weighing_operations
-from mapper.emission.expressions import comment, comment_row, literal, quoted
+from mapper.emission.expressions import comment, quoted
 from mapper.emission.identifiers import rename_table
 from mapper.emission.line_breaks import lines
 from mapper.emission.module_tree import Folder, assign_owners, module_tree, order_children
 from mapper.emission.naming import describe, name_classes
+from mapper.emission.parameters import written
 from mapper.emission.paths import Paths
 from mapper.emission.printing import WIDTH
 from mapper.emission.simpler import without_single_loops
-from mapper.emission.stages import Written
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
 from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
@@ -91,21 +92,11 @@ def emit_source(
     classes = Classes(root, paths, methods, sizes.field, sizes.stages, unread=unread)
     classes.learn(program)
     file.classes = classes.run()
-    if half := sizes.stages.half_read() | sizes.stages.half_written(_written(file.classes)):
+    if half := sizes.stages.half_read() | sizes.stages.half_written(written(file.classes)):
         return emit_source(architecture, flows, activation, options, unlisted | half)
     name_classes(file.classes, root, set(operation_names()))
     named = {draft.folder.place: done.name for done in file.classes for draft in done.drafts}
     return Emitted(_Writer(file).text(), program, named)
-
-
-def _written(classes: list[ClassText]) -> Iterator[Written]:
-    """Every argument of every constructor."""
-    for done in classes:
-        for at, text in enumerate(done.resolved):
-            for draft in done.drafts:
-                argument = draft.arguments[at]
-                facts = tuple(fact.name for fact in argument.symbols.values())
-                yield Written(text, argument.hint, facts, draft.folder.tower)
 
 
 def _unread(architecture: Architecture, program: Program | None) -> dict[int, str]:
@@ -219,7 +210,14 @@ class _Writer:
         words = set(_WORD.findall(body))
         needed = list(operations_needed(sorted(words & set(operation_names()))))
         operations = self.operations(needed)
-        parts = [self.head(body, operations), self.config(), self.output(), *operations, body, load]
+        parts = [
+            self.head(body, operations),
+            config_text(self.file.sizes),
+            self.output(),
+            *operations,
+            body,
+            load,
+        ]
         return "\n\n\n".join(part for part in parts if part) + "\n"
 
     def operations(self, names: Iterable[str]) -> list[str]:
@@ -275,26 +273,6 @@ class _Writer:
             *pairs,
             "}",
         ]
-
-    def config(self) -> str:
-        used = self.file.sizes.used
-        if not used:
-            return ""
-        rows = [
-            "@dataclass(frozen=True)",
-            "class Config:",
-            '    """Sizes, each with what it is known from."""',
-            "",
-        ]
-        for name, fact in used.items():
-            value = tuple(fact.value) if isinstance(fact.value, list) else fact.value
-            row = lines(f"{name}: {_annotation(value)} = {literal(value)}", 4)
-            why = f"  # {comment(f'{fact.evidence}: {fact.source}')}"
-            if len(row) == 1 and len(row[0] + why) <= WIDTH:
-                rows.append(row[0] + why)
-            else:
-                rows += [comment_row("    " + why.strip(), WIDTH), *row]
-        return "\n".join(rows)
 
     def output(self) -> str:
         program = self.file.program
@@ -419,20 +397,10 @@ class _Writer:
 
 def _common(values: list[object]) -> str:
     """The annotation of a parameter that is given each of these."""
-    kinds = list(dict.fromkeys(map(_annotation, values)))
+    kinds = list(dict.fromkeys(map(annotation_of, values)))
     if len(kinds) == 1 or not all(isinstance(value, tuple) for value in values):
         return kinds[0]
-    return _annotation(tuple(item for value in values for item in value))  # type: ignore[attr-defined]
-
-
-def _annotation(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        names = [type(item).__name__ if item is not None else "None" for item in value]
-        kinds = dict.fromkeys(names)
-        if len(names) == 2 and len(kinds) == 1:
-            return f"tuple[{', '.join(names)}]"  # the sides of an image, say
-        return f"tuple[{' | '.join(kinds)}, ...]" if kinds else "tuple[()]"
-    return type(value).__name__
+    return annotation_of(tuple(item for value in values for item in value))  # type: ignore[attr-defined]
 
 
 def _reading(architecture: Architecture) -> list[str]:

@@ -14,11 +14,22 @@ from mapper.flows.references import element_indices
 MOST = 8  # stages; of more, numbers are easier to read where they stand
 _STREAM = ("hidden_size", "output_size", "out_channels")  # of what goes from a stage into the next
 _COUNT = "layers"
-_LISTED = (*_STREAM, "intermediate_size", "reduced_size", "heads", "head_dim", "channel_groups", _COUNT)  # what configs list by stage
+_LISTED = (
+    *_STREAM,
+    "intermediate_size",
+    "reduced_size",
+    "heads",
+    "head_dim",
+    "channel_groups",
+    _COUNT,
+)  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INPUTS = ("in_channels", "in_features", "input_size")
-_ENDS = ("embedding_size", "pooled_size")  # of what goes into the first stage, and of what comes out of the last
+_ENDS = (
+    "embedding_size",
+    "pooled_size",
+)  # of what goes into the first stage, and of what comes out of the last
 _NO_WIDTHS = ("kernel_size", "stride", "padding", "dilation", "groups", "heads", "count", "layers", "eps")
 _SIZES = ("_size", "channels")
 _NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
@@ -92,7 +103,9 @@ class Stages:
             listed.fact.name
             for listed in self.read
             if _last(listed.fact) in _JOINED
-            and any(self.may_be(listed, item, values.intersection(listed.fact.value)) for item, values in numbers)
+            and any(
+                self.may_be(listed, item, values.intersection(listed.fact.value)) for item, values in numbers
+            )
         )
 
     def may_be(self, listed: Listed, item: Written, values: set[int]) -> bool:
@@ -104,7 +117,9 @@ class Stages:
             return False
         if item.facts:
             ends = (*WIDTHS, *_ENDS)
-            return bool(values) and any(fact == listed.fact.name or fact.endswith(ends) for fact in item.facts)
+            return bool(values) and any(
+                fact == listed.fact.name or fact.endswith(ends) for fact in item.facts
+            )
         return bool(values) and not item.hint.endswith(_NO_WIDTHS)
 
     def list_of(self, facts: list[Fact | None]) -> tuple[Fact, bool] | None:
@@ -119,7 +134,7 @@ class Stages:
 
     def some_of(self, facts: list[Fact | None]) -> tuple[Fact, list[int]] | None:
         """The list of which these are elements in another order, and which."""
-        found = [fact and self.element(fact) for fact in facts]
+        found = [self.element(fact) if fact is not None else None for fact in facts]
         first = found[0] if found else None
         if first is None or any(item is None or item.listed is not first.listed for item in found):
             return None
@@ -173,7 +188,9 @@ def _widths(blocks: list[Block]) -> set[int]:
 
 def _leaves(block: Block) -> Iterator[Leaf]:
     for value in block.roles.values():
-        yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf))
+        yield from (
+            item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf)
+        )
 
 
 def _in_order(value: Any) -> list[Leaf]:
@@ -286,11 +303,16 @@ class _Stack:
                 continue
             foreign = {*widths} - self.found.own.get(role, set())
             tops = _blocks_of(root, role) if role else [root]
-            nearest = [*tops, *(below for top in tops if role for word in top.roles for below in _blocks_of(top, word))]
+            nearest = [
+                *tops,
+                *(below for top in tops if role for word in top.roles for below in _blocks_of(top, word)),
+            ]
             for fact in (fact for block in nearest for fact in block.facts.values()):
                 if fact.name.endswith(_INPUTS) and fact.value in foreign:
                     self.note(fact, Element(self.stream, widths.index(fact.value)))
-            for maps in (leaves for top in tops for value in top.roles.values() if (leaves := _in_order(value))):
+            for maps in (
+                leaves for top in tops for value in top.roles.values() if (leaves := _in_order(value))
+            ):
                 if [_input(leaf) for leaf in maps] == widths:  # one for each stage
                     for at, leaf in enumerate(maps):
                         self.found.inputs[id(leaf)] = self.copy_of(Element(self.stream, at))
@@ -307,9 +329,11 @@ class _Stack:
         """The element of the fact's own list; what the first stage reads is no stage's."""
         is_input = self.stream is not None and fact.name.endswith(_INPUTS)
         listed = None if is_input else self.lists.get(fact.name)
-        if listed and self.stream and listed.fact.value == self.stream.fact.value:
+        if listed is None:
+            return None
+        if self.stream and listed.fact.value == self.stream.fact.value:
             listed = self.stream  # a bottleneck as wide as the stage is the stage's width
-        return listed and Element(listed, self.place_in(listed, at))
+        return Element(listed, self.place_in(listed, at))
 
     def of_stream(self, fact: Fact, at: int) -> Element | None:
         """What a width in a stage is: that of the stage, of the one before, or of the next, which reads it."""

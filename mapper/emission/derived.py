@@ -1,0 +1,60 @@
+"""Sizes that a rule computes from others: properties of the Config, so that they follow when the others are edited."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from mapper.architecture import Fact
+from mapper.emission.expressions import expression
+from mapper.flows import arithmetic
+from mapper.flows.language import copied, dotted
+
+_FIRST = "rotary.dim"
+_PARTS = "attention.head_dim - attention.nope_dim"  # what is rotated of a head, where the rest is not
+
+
+def derived(fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) -> str | None:
+    """The expression of a size over fields of the Config; None where a rule did not compute it, or not from these alone.
+
+    `field_of` gives the field of a fact by its name, and its value.
+    """
+    text = (
+        _PARTS if fact.name == _FIRST else fact.source.rpartition(": ")[2] if fact.evidence == "rule" else ""
+    )
+    if not text or type(fact.value) not in (int, float):
+        return None
+    try:
+        node = arithmetic.parse(text)
+        fields = {name: field_of(name) for name in arithmetic.names(node)}
+        known = {name: found[1] for name, found in fields.items() if found is not None}
+        if not known or len(known) < len(fields) or arithmetic.evaluate(node, known) != fact.value:
+            return None
+        written = _Written({name: found[0] for name, found in fields.items() if found is not None})
+        return expression(written.visit(copied(node)))
+    except (ValueError, KeyError, TypeError, SyntaxError):
+        return None  # it is no arithmetic, or none that Python writes as rules do
+
+
+class _Written(ast.NodeTransformer):
+    """Facts as fields, and what rules call as Python has it."""
+
+    def __init__(self, fields: dict[str, str]):
+        self.fields = fields
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(f"self.{self.fields[node.id]}")
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return ast.Name(f"self.{self.fields[dotted(node) or '']}")
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        (argument,) = node.args
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "sqrt":
+            return ast.BinOp(self.visit(argument), ast.Pow(), ast.Constant(0.5))
+        if name != "floor":
+            raise ValueError(f"{name} is written in no source")
+        if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div):
+            return ast.BinOp(self.visit(argument.left), ast.FloorDiv(), self.visit(argument.right))
+        return ast.Call(ast.Name("int"), [self.visit(argument)], [])
