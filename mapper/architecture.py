@@ -112,6 +112,12 @@ class Fact:
         default=(), compare=False
     )  # sizes that go on into it: of the first that has its value a source has one field for both
 
+    @property
+    def known_from(self) -> str:
+        """Its evidence in words: of what the equation of a shape gave, with that of the other numbers in it."""
+        is_solved = self.evidence != "shape" and "] = " in self.source
+        return f"shape and {self.evidence}" if is_solved else self.evidence
+
 
 @dataclass(frozen=True)
 class Question:

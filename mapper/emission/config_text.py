@@ -33,7 +33,7 @@ def config_text(sizes: Sizes) -> str:
 
 def _explained(rows: list[str], fact: Fact) -> list[str]:
     """A row with what its size is known from, behind it or above."""
-    why = f"# {comment(f'{fact.evidence}: {fact.source}')}"
+    why = f"# {comment(f'{fact.known_from}: {fact.source}')}"
     if len(rows) == 1 and len(rows[0]) + len(why) + 2 <= WIDTH:
         return [f"{rows[0]}  {why}"]
     pad = " " * (len(rows[0]) - len(rows[0].lstrip()))

@@ -75,6 +75,7 @@ class Stages:
     lengths: dict[int, Fact] = field(default_factory=dict)  # by the identity of a norm beside a stage
     inputs: dict[int, Fact] = field(default_factory=dict)  # by the identity of a leaf that reads a stage
     own: dict[str, set[int]] = field(default_factory=dict)  # role at the root -> widths of what is in it
+    streams: dict[str, set[int]] = field(default_factory=dict)  # the same of its streams alone
     made: list[Fact] = field(default_factory=list)  # sizes that no rule has, and a source says once
     scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
@@ -143,7 +144,11 @@ class Stages:
 
 def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     """The lists of sizes of every stack of stages below a block, but of these facts."""
-    found = Stages(own={role: _widths(blocks) for role, blocks in _parts(root).items()})
+    parts = _parts(root)
+    found = Stages(
+        own={role: _widths(blocks, _SIZES) for role, blocks in parts.items()},
+        streams={role: _widths(blocks, _STREAM) for role, blocks in parts.items()},
+    )
     for block, tower in _placed(root):
         for value in block.roles.values():
             if isinstance(value, list) and _has_layers(stages := _each(value)):
@@ -180,10 +185,10 @@ def _parts(root: Block) -> dict[str, list[Block]]:
     return found
 
 
-def _widths(blocks: list[Block]) -> set[int]:
+def _widths(blocks: list[Block], ends: tuple[str, ...]) -> set[int]:
     """The widths of blocks, but for what they read."""
     facts = (fact for block in blocks for fact in block.facts.values() if type(fact.value) is int)
-    return {fact.value for fact in facts if fact.name.endswith(_SIZES) and not fact.name.endswith(_INPUTS)}
+    return {fact.value for fact in facts if fact.name.endswith(ends) and not fact.name.endswith(_INPUTS)}
 
 
 def _leaves(block: Block) -> Iterator[Leaf]:
@@ -301,7 +306,8 @@ class _Stack:
         for role, blocks in _parts(root).items():
             if any(block is around for block in blocks):
                 continue
-            foreign = {*widths} - self.found.own.get(role, set())
+            streams = (self.found.streams[other] for other in self.found.streams if other != self.tower)
+            foreign = {*widths} - self.found.own.get(role, set()) - set().union(*streams)
             tops = _blocks_of(root, role) if role else [root]
             nearest = [
                 *tops,

@@ -27,7 +27,7 @@ def _lines(fact: Fact, lost: list[Fact]) -> list[str]:
     said = (f"  lost: {value_text(other.value)}, {other.evidence}: {_origin(other)}" for other in others)
     return [
         f"{printable(fact.name)} = {value_text(fact.value)}{where}",
-        f"  {fact.evidence}: {_origin(fact)}",
+        f"  {fact.known_from}: {_origin(fact)}",
         *dict.fromkeys(said),
     ]
 

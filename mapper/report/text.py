@@ -227,7 +227,7 @@ def _evidence(same: list[Fact], paint: Paint, room: int | None) -> str:
     ]
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     where = f" (at {places[0]}{more})" if places else ""
-    source = f"{first.evidence}: {printable(first.source, limit=80)}"
+    source = f"{first.known_from}: {printable(first.source, limit=80)}"
     if room and len(source + where) > room:  # on a narrow terminal: --why has all of it
         return paint(style, cut(source, room))
     return paint(style, source + where)
