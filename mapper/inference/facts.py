@@ -186,5 +186,5 @@ class Facts:
     def ask(self, scope: Scope, name: str) -> None:
         """Note that the model depends on a fact, known or not: the fields of the config behind it are read."""
         marked = self._memory.of(scope).marked
-        if name not in marked:
+        if name not in marked and (self.config.data or self.hints.unheard):  # else nothing is left to mark
             mark(self, scope, name, marked)

@@ -71,7 +71,9 @@ def mobileone(net: Plain, x: Tensor, gate: str = "") -> Tensor:
     return net.linear(x.mean(dim=(2, 3)), "head.fc", 5)
 
 
-def fastvit(net: Plain, x: Tensor, *, is_large: bool, has_small: bool = True, has_head: bool = True) -> Tensor:
+def fastvit(
+    net: Plain, x: Tensor, *, is_large: bool, has_small: bool = True, has_head: bool = True
+) -> Tensor:
     """The published network; the larger ones have an activation behind the large kernels of their steps."""
     block = Branches(net, 1, F.gelu)
 

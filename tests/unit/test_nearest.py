@@ -232,7 +232,10 @@ def test_a_flow_that_needs_either_of_two_roles_is_not_taken_without_both() -> No
     rulebook = rulebook_of(())
     family = next(family for family in rulebook.families if family.name == "siglip_vision")
     source = header(family.examples[0])
-    after = ("head.mlp", "head.layernorm")  # with neither a norm nor a feed-forward, nothing says how it is pooled
+    after = (
+        "head.mlp",
+        "head.layernorm",
+    )  # with neither a norm nor a feed-forward, nothing says how it is pooled
     tensors = {name: info for name, info in source.tensors.items() if not any(part in name for part in after)}
     unlisted = replace(source, tensors=tensors, config=dict(source.config or {}, model_type="unheard"))
     assert infer(source, rulebook).reading == "exact"

@@ -29,7 +29,7 @@ from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.norms import norm
-from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
+from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link
 from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import GLOBAL, fill, pooled
@@ -90,7 +90,7 @@ class Between:
         first = links[0].element
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
-        self.has_frames = has_frames(links) and answers.told("chain.reduction") != "columns"
+        self.has_frames = _has_frames(links) and answers.told("chain.reduction") != "columns"
         self.reads_sequence = not self.has_frames and any(link.element.group == RECURRENT for link in links)
         # Whether the arms of a fork have given vectors, or a spread beside a mean has them.
         self.is_reduced = False
@@ -461,3 +461,10 @@ class Between:
     def output(self, last: Link) -> None:
         """What is computed from what a layer gives that no other reads."""
         give(self, last)
+
+
+def _has_frames(links: Sequence[Link]) -> bool:
+    """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
+    flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
+    first = next(flat, len(links))
+    return any(link.element.group == RECURRENT for link in links[first:])

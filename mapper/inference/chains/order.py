@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import pairwise
 
 from mapper.architecture import Place
@@ -31,6 +32,7 @@ from mapper.inference.chains.naming import (
     numbered_before,
     ranked,
 )
+from mapper.inference.chains.reach import may_be_chain
 from mapper.inference.chains.skips import must_join
 from mapper.inference.leaf_shapes import weight_shape
 
@@ -39,6 +41,7 @@ START, MAPS, ROWS = "start", "maps", "rows"
 LAYERS = 400  # of a chain
 TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
+_DOUBTED = 200  # the same before it is asked whether there can be one
 _FIRST = 0  # of the words for what reads the input itself
 _FACTORS = (2, 3, 4)  # of which images are made larger at once
 _CHANNELS = 8  # of maps that are made of a row, at least: an image has fewer
@@ -419,19 +422,25 @@ class _Search:
         """Every order, the likeliest first."""
         links: list[Link] = []
         waiting = [self.next(links, set())]
+        doubted = self.budget.left - _DOUBTED
         while waiting:
-            if self.budget.left < 0:
+            if self.budget.left < 0 or (self.budget.left < doubted and not self.may_end):
                 return
             link = next(waiting[-1], None)
             if link is None:
                 waiting.pop()
-                if links:
-                    links.pop()
+                del links[-1:]
                 continue
             links.append(link)
             if len(links) == len(self.elements):
                 yield tuple(links)
             waiting.append(self.next(links, {id(link.element) for link in links}))
+
+    @cached_property
+    def may_end(self) -> bool:
+        """Whether there can be an order; layers that read earlier ones too may stand anywhere."""
+        follows = partial(follow, is_grouped=self.is_grouped)
+        return self.is_joining or may_be_chain(self.elements, Data(START), follows)
 
     def next(self, links: list[Link], taken: set[int]) -> Iterator[Link]:
         last = links[-1].element if links else None
@@ -488,10 +497,3 @@ def _is_second_norm(last: Element | None, element: Element) -> bool:
         return False
     folders = {Place(one.leaf.place[:-1]) for one in (last, element)}
     return len(folders) == 1 or not any(folder.is_element for folder in folders)
-
-
-def has_frames(links: Sequence[Link]) -> bool:
-    """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
-    flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
-    first = next(flat, len(links))
-    return any(link.element.group == RECURRENT for link in links[first:])
