@@ -223,6 +223,12 @@ def likeness(way: Way) -> int:
     return sum(_shared(place, role) for place, role in way.roles.items())
 
 
+def is_like_each_row(way: Way) -> bool:
+    """Whether each bare row of numbers has a name like its role: that another module has one says nothing of it."""
+    bare = ((leaf.place, role) for role, leaf in way.leaves.items() if "" in leaf.tensors)
+    return all(_shared(place, role) for place, role in bare)
+
+
 def are_in_order(way: Way) -> bool:
     """Whether modules whose names differ in a number alone have roles of one kind, in the order in which they are read."""
     stems: dict[Place, list[tuple[str, str]]] = {}

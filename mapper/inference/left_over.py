@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from mapper.architecture import Leaf, Place
 from mapper.inference.case import Case
 from mapper.inference.chosen import Chosen
-from mapper.inference.completions import Way, decided, likeness, ways
+from mapper.inference.completions import Way, decided, is_like_each_row, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.nearest import nears
 from mapper.inference.roots import TASK, task_of_config
@@ -130,7 +130,8 @@ def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bo
     are_maps = all(len(weight_shape(leaf)) > 1 for leaf in idle)
     if chosen.outline.facts.hints.stated(scope, FLOW):
         return True
-    return likeness(way) > 0 or (are_maps and flow is not None and flow.rule.name == way.flow.name)
+    is_said = likeness(way) > 0 and is_like_each_row(way)
+    return is_said or (are_maps and flow is not None and flow.rule.name == way.flow.name)
 
 
 def _ask(chosen: Chosen, scope: Scope, found: Sequence[Way]) -> None:

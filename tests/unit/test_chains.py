@@ -395,6 +395,7 @@ def way_up(second, third):
     decoder = nn.Sequential(nn.ConvTranspose2d(4, 4, 3, 2, 1, 1), nn.ReLU(), second, nn.ReLU(), third)
     said = {**RELU, "chain.stride": 2, "chain.padding": 1, "chain.up_stride": 2, "chain.up_padding": "exact"}
     said |= {"chain.pooling": "none", "chain.output": "none", "chain.skip": "none"}
+    said |= {"encoder.2:chain.activation": "relu"}
     model = nn.Sequential(OrderedDict(encoder=encoder, act=nn.ReLU(), decoder=decoder))
     return model, said
 

@@ -312,3 +312,17 @@ def same(net: nn.Module, answers: dict[str, Any], *inputs: torch.Tensor) -> None
     given = tuple(vars(mapper.build(net.state_dict(), hints=answers)(*inputs)).values())
     for one, other in zip(given, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_what_stands_behind_the_code_of_an_autoencoder_is_asked_by_itself():
+    """An activation that is said of all layers says nothing of the last one of an encoder: most have none there."""
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    decoder = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 12))
+    net = Net(lambda s, x: s.decoder(s.encoder(x)), encoder=encoder, decoder=decoder)
+    said = {**RELU, "chain.output": "none"}
+    asked = mapper.inspect(net.state_dict(), hints=said).architecture.questions
+    assert [(each.fact, each.at) for each in asked] == [("chain.activation", "encoder.2")]
+    x = torch.randn(2, 12)
+    built = mapper.build(net.state_dict(), hints={**said, "encoder.2:chain.activation": "none"})
+    torch.testing.assert_close(built(x).output, net(x))

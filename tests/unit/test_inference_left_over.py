@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mapper.architecture import Architecture
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -125,3 +125,16 @@ def test_of_one_map_or_two_for_the_same_a_map_without_a_word_is_the_one_that_is_
     config = {**(known.config or {}), "model_type": "unheard_of"}
     made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
     assert role_of(made, "zeta") == {"decay"}
+
+
+def test_a_bare_row_of_numbers_is_not_taken_because_another_module_is_called_alike() -> None:
+    """A decay of each head stands beside a norm: that the norm is one does not make the decay a sink of attention."""
+    shapes = {"embed.weight": (50, 32), "norm.weight": (32,), "norm.bias": (32,), "head.weight": (50, 32)}
+    for at in ("layers.0", "layers.1"):
+        shapes |= {f"{at}.retention.{name}_proj.weight": (32, 32) for name in ("q", "k", "v", "g", "out")}
+        shapes |= {f"{at}.{name}.{end}": (32,) for name in ("ln1", "ln2", "retention.group_norm") for end in ("weight", "bias")}  # fmt: skip
+        shapes |= {f"{at}.ffn.0.weight": (64, 32), f"{at}.ffn.0.bias": (64,)}
+        shapes |= {f"{at}.ffn.2.weight": (32, 64), f"{at}.ffn.2.bias": (32,), f"{at}.retention.decay": (4,)}
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    found = infer(Checkpoint("x", "manifest", tensors, None), RULEBOOK, hints={"attention.causal": True})
+    assert role_of(found, "decay") == {None} and found.reading == "skeleton"

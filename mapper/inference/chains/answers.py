@@ -50,18 +50,20 @@ class Answers:
         among: tuple[str, ...] = (),
         of: Leaf | None = None,
         is_told: bool = True,
+        is_apart: bool = False,
     ) -> str | None:
         """The value of a fact at a layer, as text; None if it is asked for. What is said of the layer that it is `of` counts too.
 
         What is said of a layer wins over what its own code, names and shapes show there (`shown`), or what is usual of such a layer
-        (`usual`), and that over what is said of all, and that over a `default`. Unless `is_told`, nothing said is of it.
+        (`usual`), and that over what is said of all, and that over a `default`. Unless `is_told`, nothing said is of it; where it
+        `is_apart`, nothing that is said of all.
         """
         scope = leaf_scope(self.root, leaf)
         scopes = [scope, *([leaf_scope(self.root, of)] if of else [])] if is_told else []
         own = next(filter(None, (self._of(each, fact) for each in scopes)), None)
         of_all = (item for item in self.facts.hints.given if item.name == fact and not item.at)
         seen = next(self.facts.from_graph(scope, fact), None)
-        said = own or (None if shown or usual or seen else next(of_all, None))
+        said = own or (None if shown or usual or seen or is_apart else next(of_all, None))
         if said is not None:
             return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
         if seen:
@@ -72,7 +74,7 @@ class Answers:
             return self._use(scope, fact, Known(shown[0], evidence, shown[1]))
         if usual:
             return self._use(scope, fact, Known(usual[0], "default", usual[1]))
-        if known := self.facts.get(scope, fact):
+        if not is_apart and (known := self.facts.get(scope, fact)):
             return self._use(scope, fact, Known(_text(known.value), known.evidence, known.source))
         if default:
             return self._use(scope, fact, Known(default[0], "default", default[1]))
@@ -80,7 +82,7 @@ class Answers:
             return self.assumed[fact]
         self.trail.append(fact)
         candidates = among or self.words.candidates.get(fact, ())
-        if fact in APART:
+        if fact in APART or is_apart:
             place = leaf.place.first()
             self.apart.append(Question(fact, place, tuple(candidates), place, doc=doc_of(self.facts, fact)))
             return None

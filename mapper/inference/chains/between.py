@@ -25,7 +25,7 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import fork, unpooled
-from mapper.inference.chains.gaps import gaps_of
+from mapper.inference.chains.gaps import gaps_of, is_code
 from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.norms import norm
@@ -346,7 +346,10 @@ class Between:
         ) or before_first(self, at)
         of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
-        value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told)
+        is_apart = not usual and is_code(self.links, at, self.answers.words.order)
+        value = self.answers.find(
+            leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told, is_apart=is_apart
+        )
         value = self.answers.sloped(leaf, value)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])

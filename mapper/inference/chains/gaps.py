@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from mapper.architecture import Place
 from mapper.inference.chains.elements import SLOPES
+from mapper.inference.chains.naming import DECODER, ENCODER, ranked
 from mapper.inference.chains.order import Link
 
 
@@ -35,6 +36,20 @@ def gaps_of(links: Sequence[Link]) -> Gaps:
     after = [_between(one, other, telling) for one, other in pairwise(places)]
     outside = [_outside(one, other, places) for one, other in pairwise(places)]
     return Gaps((*after, None), (*outside, None))
+
+
+def is_code(links: Sequence[Link], at: int, ranks: Mapping[str, int]) -> bool:
+    """Whether a layer is the last of an encoder's list and a decoder's begins behind it: what it gives is often a code without an activation.
+
+    Not where each is a single layer, between which the one activation stands that there is.
+    """
+    if at + 1 >= len(links):
+        return False
+    one, other = (link.element.leaf.place for link in links[at : at + 2])
+    lists = [[link for link in links if link.element.leaf.place[:-1] == place[:-1]] for place in (one, other)]
+    is_listed = one.is_element and other.is_element and one[:-1] != other[:-1]
+    is_turn = (ranked(one, ranks), ranked(other, ranks)) == (ENCODER, DECODER)
+    return is_listed and is_turn and max(map(len, lists)) > 1
 
 
 def _outside(one: Place, other: Place, places: Sequence[Place]) -> int | None:
