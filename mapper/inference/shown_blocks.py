@@ -245,7 +245,7 @@ def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tup
         )
     }
     layers = {place for place, kind in blocks.items() if kind == _LAYER}
-    for folder in found:
+    for folder in (one for one in units if one in found):  # in the order of the leaves: a set has none
         if not any(other != folder and other.within(folder) for other in (*found, *layers)):
             yield folder, folder in whole
 

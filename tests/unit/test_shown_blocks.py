@@ -53,6 +53,22 @@ def test_a_convolution_with_its_norm_is_a_block_and_several_are_a_layer() -> Non
     }
 
 
+def test_layers_are_shown_in_the_order_of_the_file() -> None:
+    """A set of them has another order in each process."""
+    layers = {
+        name: shape
+        for at in range(9)
+        for name, shape in {
+            **convolution(f"zig{at}.zag.a", 8 + at, 3, 3, 3),
+            **norm(f"zig{at}.zag.b", 8 + at),
+            **convolution(f"zig{at}.zog.a", 8 + at, 3, 1, 1),
+            **norm(f"zig{at}.zog.b", 8 + at),
+        }.items()
+    }
+    found = [home for home, kind in kinds(layers).items() if kind == "layer"]
+    assert found == [f"zig{at}" for at in range(9)]
+
+
 def test_two_convolutions_that_are_called_fully_connected_are_a_feed_forward_network() -> None:
     row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
     last = {**convolution("zag.fc1", 20, 8, 7, 7), **convolution("zag.fc2", 20, 20, 1, 1)}
