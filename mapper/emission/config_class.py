@@ -110,7 +110,7 @@ class Sizes:
             return known
         elsewhere = {other for name, other in self.by_fact if name == fact.name} - {tower}
         name = f"{symbol_name(fact.name).removesuffix('s')}s"
-        name = f"{tower}_{name}" if tower and elsewhere else name
+        name = f"{tower}_{name}" if tower not in ("", _MAIN) and elsewhere else name
         while name in self.facts:
             name = f"{name}_"
         self.facts[name] = self.used[name] = fact

@@ -432,8 +432,11 @@ class Constructor:
         node = parse_expression(str(text), "leaves", 1) if text is not None else None
         if node is not None and self.agrees(node, shape[1] * groups):
             return self.value(hint, shape[1] * groups, node)
-        if groups == 1:
-            return self.extent(1, shape, hint)
+        if (
+            groups == 1
+        ):  # of one group the channels are as many as those that come out, where they are a square
+            is_square = (self.where.arguments or {}).get("groups") is not None and shape[0] == shape[1]
+            return self.extent(0 if is_square else 1, shape, hint)
         return self.grouping(groups) if shape[1] == 1 else self.value(hint, shape[1] * groups)
 
     def recurrent(self) -> str:

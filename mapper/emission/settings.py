@@ -12,6 +12,7 @@ from mapper.flows import arithmetic
 from mapper.flows.flow import Flow
 from mapper.flows.language import copied, parse_expression
 
+_WIDTH = "hidden_size"
 INDEX = "index"  # what an argument calls the number of an element of a list
 
 
@@ -40,7 +41,17 @@ class Setting:
 def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
     """The flow's `shapes` and `leaves` for one role."""
     rule = flow.rule
-    return Setting(tuple(rule.shapes.get(role, ())), rule.leaves.get(role), block.facts, block.role)
+    shape = tuple(rule.shapes.get(role, ())) or _as_wide(leaf, block)
+    return Setting(shape, rule.leaves.get(role), block.facts, block.role)
+
+
+def _as_wide(leaf: Leaf, block: Block) -> tuple[str, ...]:
+    """The shape of a norm, or of a scale, that no flow declares and that is as long as its block is wide."""
+    if (leaf.kind != "Parameter" and not leaf.kind.endswith("Norm")) or not leaf.tensors:
+        return ()
+    width, shape = block.facts.get(_WIDTH), next(iter(leaf.tensors.values())).torch_shape
+    is_row = width is not None and [size for size in shape if size != 1] == [width.value]
+    return tuple("_" if size == 1 else _WIDTH for size in shape) if is_row else ()
 
 
 def of_tensor(whole: Setting, part: Leaf) -> Setting:

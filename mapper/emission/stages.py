@@ -276,14 +276,20 @@ class _Stack:
             return
         first, *_, last = self.stream.fact.value
         beside = [item for item in around.roles.values() if isinstance(item, Block)]
-        for fact in (fact for block in beside for fact in block.facts.values()):
-            if _last(fact) == "embedding_size" and fact.value == first:
-                self.note(fact, Element(self.stream, 0))
-            elif _last(fact) == "embedding_size":
-                self.learn_entry(fact)
+        for block in beside:
+            given = ("embedding_size", "out_channels") if _is_entry(block) else ("embedding_size",)
+            for fact in (fact for fact in block.facts.values() if _last(fact) in given):
+                if fact.value == first:
+                    self.note(fact, Element(self.stream, 0))
+                elif _last(fact) == "embedding_size":
+                    self.learn_entry(fact)
         end = Element(self.stream, len(self.facts) - 1)
         for fact in (fact for block in (root, around) for fact in block.facts.values()):
             if _last(fact) in ("pooled_size", "hidden_size") and fact.value == last:
+                self.note(fact, end)
+        heads = [block for block in _head_parts(root) if block is not around]
+        for fact in (fact for block in heads for fact in block.facts.values()):
+            if _last(fact) == "hidden_size" and fact.value == last:
                 self.note(fact, end)
         for fact in (fact for block in beside if not _is_entry(block) for fact in block.facts.values()):
             if fact.name.endswith(_INPUTS) and fact.value == last:
@@ -367,9 +373,15 @@ class _Stack:
         return fact
 
 
+def _head_parts(root: Block) -> list[Block]:
+    """The blocks right below the root that are no towers, and have none in them."""
+    tops = [block for role in root.roles for block in _blocks_of(root, role)]
+    return [block for block in tops if not (block.flow or "").startswith("tower/") and not [*block.blocks()]]
+
+
 def _is_entry(block: Block) -> bool:
     """Whether a block makes what the first stage reads."""
-    return (block.flow or "").startswith("embedding/")
+    return (block.flow or "").startswith(("embedding/", "patches/"))
 
 
 def _numbered(block: Block) -> list[list[Any]]:

@@ -80,8 +80,8 @@ def staged(family: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, di
     ("family", "expected"),
     [
         ("timm_ecaresnet_d", {"hidden_sizes"}),
-        ("segformer", {"heads", "intermediate_sizes"}),  # a kernel is as long as a width: no list of widths
-        ("timm_convnext_maps", {"intermediate_sizes", "layers"}),
+        ("segformer", {"head_dims", "heads", "hidden_sizes", "intermediate_sizes"}),
+        ("timm_convnext_maps", {"hidden_sizes", "layers"}),
     ],
 )
 def test_what_differs_from_stage_to_stage_is_a_list_whose_elements_reach_all_that_has_them(
@@ -95,10 +95,25 @@ def test_what_differs_from_stage_to_stage_is_a_list_whose_elements_reach_all_tha
         run(made, IMAGE, **{name: (*sizes[:-1], 2 * sizes[-1])})
 
 
-def test_a_width_of_which_something_is_a_number_is_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, lists = staged("timm_metaformer", monkeypatch)  # norms between stages say no width
-    assert "intermediate_sizes" in lists
-    assert not any("hidden" in name for name in lists)
+def test_the_norms_and_the_head_behind_the_last_stage_are_as_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, lists = staged("timm_metaformer", monkeypatch)
+    assert lists["hidden_sizes"] == (8, 16, 32, 64)
+    run(made, IMAGE, hidden_sizes=(16, 32, 64, 128))
+
+
+def test_a_width_that_is_so_many_times_the_stage_in_every_stage_is_a_ratio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, lists = staged("timm_convnext_maps", monkeypatch)
+    assert "intermediate_sizes" not in lists and made.Config().expansion == 4
+    run(made, IMAGE, expansion=3)
+
+
+def test_a_number_that_is_another_quantity_takes_no_list_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of a segformer's stage is as long as another is wide."""
+    made, lists = staged("segformer", monkeypatch)
+    assert lists["hidden_sizes"] == (8, 12)
+    run(made, IMAGE, hidden_sizes=(16, 20))
 
 
 def test_heads_of_keys_are_a_field_only_where_there_are_fewer() -> None:
@@ -131,3 +146,41 @@ def test_a_convolution_of_positions_goes_with_the_stream(monkeypatch: pytest.Mon
         infer(header(next(f for f in RULEBOOK.families if f.name == "wav2vec2").examples[0]), RULEBOOK)
     )
     assert "padding=config.position_kernel // 2" in text
+
+
+@pytest.mark.parametrize("family", ["jamba", "lfm2", "qwen3_next", "mllama"])
+def test_layers_of_several_kinds_are_told_apart_by_a_list(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = module(family, monkeypatch)
+    text = emit(infer(header(next(f for f in RULEBOOK.families if f.name == family).examples[0]), RULEBOOK))
+    assert "layers -" not in text, made.__name__
+
+
+def test_what_a_rule_computes_is_a_property_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = module("gemma2", monkeypatch).Config()
+    assert replace(config, hidden_size=4 * config.hidden_size).embedding_scale == 2 * config.embedding_scale
+
+
+def test_what_the_config_says_of_a_norm_is_a_field_whatever_torch_does() -> None:
+    silent = header(next(f for f in RULEBOOK.families if f.name == "gpt2").examples[0])
+    stated = replace(silent, config={**(silent.config or {}), "layer_norm_epsilon": 1e-5})
+    assert "eps=config.norm_eps" in emit(infer(stated, RULEBOOK))
+    assert "norm_eps" not in emit(infer(silent, RULEBOOK))
+
+
+def test_an_encoder_and_its_decoder_have_one_width_beside_another_tower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = module("florence2", monkeypatch)
+    names = {field.name for field in fields(made.Config)}
+    assert "hidden_size" in names and not {"encoder_hidden_size", "decoder_hidden_size"} & names
+
+
+def test_a_list_that_a_forward_goes_through_says_how_many_layers_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = module("gemma2", monkeypatch)
+    kinds = made.Config().layer_types
+    model = made.Model(replace(made.Config(), layer_types=(*kinds, *kinds)))
+    assert len(list(model.modules())) > len(list(made.Model().modules()))
