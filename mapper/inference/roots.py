@@ -264,9 +264,9 @@ def _allowed(root: Scope, flows: FlowTable, families: Families, facts: Facts) ->
 
 
 def _bare_first(fitting: list[FlowRule], headless: str | None) -> tuple[list[FlowRule], list[str]]:
-    """Those without a head where there are any, and the tasks of the others: a tied head is no tensor."""
+    """Those without a head where there are any, and the tasks of the others with a tied one, which is no tensor."""
     bare = [rule for rule in fitting if headless in rule.when.get(TASK, ())]
-    others = [_first_task(rule) for rule in fitting if bare and rule not in bare and TASK in rule.when]
+    others = [_first_task(rule) for rule in fitting if bare and rule.ties and TASK in rule.when]
     return bare or fitting, list(dict.fromkeys(others))
 
 
