@@ -14,7 +14,7 @@ from mapper.words import spelled
 
 LEAF_KINDS = (
     "Linear", "Embedding", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "PReLU", "Affine", "Parameter", "Buffer",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "PReLU", "Bilinear", "Affine", "Parameter", "Buffer",
 )  # fmt: skip
 BLOCK_KINDS = (
     "layer", "attention", "feed_forward", "moe", "norm", "embedding", "convolution", "recurrent", "state_space", "head", "other",

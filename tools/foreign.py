@@ -43,7 +43,7 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"GroupNorm\w*|InstanceNorm\dd|GlobLN": "GroupNorm",
     r"\w*R[Mm][Ss]Norm\w*|RMS|N|SimpleNorm(2d)?": "RMSNorm",
     r"Embedding|LearnedPositionalEmbedding|(Token|Segment)Embedding|\w+NormEmbeddings": "Embedding",
-    r"(LSTM|GRU|RNN|PReLU)": "{0}",
+    r"(LSTM|GRU|RNN|PReLU|Bilinear)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
 }
 BLOCKS = {  # a class by its name -> kinds that it may be read as; the first that fits counts, an empty set for none

@@ -270,6 +270,14 @@ class Constructor:
     def make_prelu(self) -> str:
         return self.call("nn.PReLU", self.extent(0, self.weight(), "channels"))
 
+    def make_bilinear(self) -> str:
+        shape = self.weight()
+        sizes = [
+            self.extent(at, shape, name)
+            for at, name in ((1, "in1_features"), (2, "in2_features"), (0, "out_features"))
+        ]
+        return self.call("nn.Bilinear", *sizes, self.no_bias())
+
     def make_affine(self) -> str:
         return self.call("Affine", self.extent(0, self.weight(), "size"))
 

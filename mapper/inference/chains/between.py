@@ -31,6 +31,7 @@ from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link
 from mapper.inference.chains.outputs import give, mask
+from mapper.inference.chains.pairs import in_parts
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import GLOBAL, fill, pooled
 from mapper.inference.chains.recurrence import ask_nonlinearity
@@ -207,7 +208,8 @@ class Between:
         else:
             if element.group == CONVOLUTION:
                 self.convolution(at, link)
-            self.say(f"{role}(x).squeeze(1)" if link.is_flattened else f"{role}(x)")
+            parts = in_parts(element.leaf)
+            self.say(f"{role}(x).squeeze(1)" if link.is_flattened else f"{role}({parts})")
             self.is_sequence = self.is_sequence or element.group == EMBEDDING
 
     def convolution(self, at: int, link: Link) -> None:

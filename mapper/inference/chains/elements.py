@@ -127,6 +127,8 @@ def element_of(leaf: Leaf) -> Element | None:
     if leaf.kind in ("Linear", "Embedding") and len(shape) == 2:
         inputs, outputs = shape[::-1] if leaf.kind == "Linear" and not leaf.is_transposed else shape
         return Element(leaf, LINEAR if leaf.kind == "Linear" else EMBEDDING, inputs, outputs)
+    if leaf.kind == "Bilinear" and len(shape) == 3:  # of two inputs side by side
+        return Element(leaf, LINEAR, shape[1] + shape[2], shape[0])
     if leaf.kind.endswith("Norm") and len(shape) == 1:
         return Element(leaf, NORM, shape[0], shape[0])
     if leaf.kind == "LayerNorm" and len(shape) in (2, 3):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mapper.inference.chains.elements import EMBEDDING, LINEAR
 from mapper.inference.chains.nodes import INPUT, Node, Sources, outputs_of
+from mapper.inference.chains.pairs import has_pairs
 from mapper.inference.chains.texts import names_in
 from mapper.rulebook.chain import ChainWords
 
@@ -18,6 +19,8 @@ _EXTRA = 2  # inputs of vectors beside the first
 
 def is_likely(nodes: Sequence[Node], words: ChainWords) -> bool:
     """Whether layers read what others give: what has no place for its sizes is no network of these layers alone."""
+    if has_pairs(nodes):
+        return True
     sources = Sources(nodes, words)
     sources.solve()
     known = {name: text for name, (text, _) in sources.known.items()}

@@ -20,6 +20,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.ends import ask_ends, origins
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
+from mapper.inference.chains.pairs import ask_pairs
 from mapper.inference.chains.residuals import is_of
 from mapper.inference.chains.texts import names_in, plain, sayable
 from mapper.inference.chains.weighing import LISTED, weigh
@@ -90,6 +91,7 @@ class Sources:
     def solve(self) -> None:
         """Finds what every layer reads: what shows it, or what it may be."""
         self._tables()
+        ask_pairs(self)
         while left := [node for node in self.nodes if node.name not in self.known]:
             if any(self._number(node) for node in left):
                 continue

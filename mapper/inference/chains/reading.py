@@ -121,6 +121,7 @@ def chain_of(
         return None
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
+    is_gated |= any(element.leaf.kind == "Bilinear" for element in elements)  # of two inputs
     keeps_order = architecture.checkpoint.container in _IN_ORDER
     told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
     is_read = is_gated or (is_told and not any(told))
