@@ -17,6 +17,7 @@ from mapper.inference.families import words_of
 from mapper.inference.given_hints import GivenHints
 from mapper.inference.hints import check_scopes, read_hints
 from mapper.inference.observed import by_fact
+from mapper.inference.pruned import pruned
 from mapper.inference.scopes import Scope, leaf_scope, scopes
 from mapper.inference.split_layers import differing_elements
 from mapper.inference.unused import why_unused
@@ -75,6 +76,7 @@ def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | 
     root = scopes(build_blocks(read, vocabulary))
     facts = known_facts(case, root, vocabulary)
     doubts.notes += [f"{item.source}: {item.note}" for item in facts.hints.given if item.note]
+    doubts.notes += pruned(case.checkpoint.tensors)
     for place, line in count_layers(root):
         if case.judges(place):
             doubts.gap([line])
