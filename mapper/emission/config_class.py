@@ -8,6 +8,7 @@ from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact
 from mapper.emission.derived import derived
+from mapper.emission.leaf_arguments import facts_of_leaf
 from mapper.emission.stages import Listed, Stages, staged
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
@@ -211,7 +212,7 @@ def _collect(
             if isinstance(item, Block):
                 _collect(item, tower or item.role, seen, towers)
             else:
-                note(item.facts)
+                note(facts_of_leaf(item))
 
 
 def is_size(value: Any) -> bool:

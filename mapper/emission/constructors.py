@@ -12,7 +12,7 @@ from mapper.checkpoint import COUNTER, FLOATS, TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
-from mapper.emission.leaf_arguments import argument_value
+from mapper.emission.leaf_arguments import argument_value, facts_of_leaf
 from mapper.emission.reparametrized import STORED, function_of
 from mapper.emission.settings import INDEX, Setting, of_element
 from mapper.errors import FlowError, shorten
@@ -186,7 +186,7 @@ class Constructor:
     def option(self, name: str, default: Any) -> str | None:
         """`name=value` for an argument that the flow or a leaf fact gives; None for a constant that is torch's own default."""
         text = (self.where.arguments or {}).get(name)
-        fact = self.leaf.facts.get(name)
+        fact = facts_of_leaf(self.leaf).get(name)
         if text is None and fact is not None:
             if fact.value == default and not (name == "eps" and fact.evidence not in ("default", "rule")):
                 return None  # but what a config says is a field of the Config
@@ -443,7 +443,7 @@ class Constructor:
         if (
             groups == 1
         ):  # of one group the channels are as many as those that come out, where they are a square
-            is_square = (self.where.arguments or {}).get("groups") is not None and shape[0] == shape[1]
+            is_square = self.where.shape[1:2] == ("group_size",) and shape[0] == shape[1]
             return self.extent(0 if is_square else 1, shape, hint)
         return self.grouping(groups) if shape[1] == 1 else self.value(hint, shape[1] * groups)
 

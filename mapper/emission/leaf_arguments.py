@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from mapper.architecture import Fact, Leaf
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
+
+
+def facts_of_leaf(leaf: Leaf) -> Mapping[str, Fact]:
+    """The facts of a leaf: what a batch norm adds to the variance is a size of its own, beside that of layer norms."""
+    if leaf.kind != "BatchNorm" or "eps" not in leaf.facts:
+        return leaf.facts
+    return {**leaf.facts, "eps": replace(leaf.facts["eps"], name=f"batch_{leaf.facts['eps'].name}")}
 
 
 def argument_value(known: Mapping[str, Any], node: ast.expr) -> Any:
