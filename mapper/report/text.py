@@ -24,7 +24,9 @@ MEANING = {
 }
 _ASKED = "a flow fits once all that is asked below is answered; nobody has compared this architecture with its reference"
 _CHOSEN = "what is asked below decides which flow fits; until then typed modules only, whose forward says what is missing"
-_ROLELESS = "typed modules only: no flow fits, and answers alone hardly help as long as tensors have no role (below)"
+_ROLELESS = (
+    "typed modules only: no flow fits, and answers alone hardly help as long as tensors have no role (below)"
+)
 _VERIFY = "mapper verify compares it with a reference, where there is one"
 _REFUSED = "what its tensors are; why no model is made of them is said below"
 _BEGIN = "what has no role gets one by a rule: mapper rules new SRC begins the file"
