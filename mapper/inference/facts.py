@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from mapper.inference.by_rules import ByRules, Trial
 from mapper.inference.computed import formula, sources
@@ -14,6 +15,7 @@ from mapper.inference.config import Config
 from mapper.inference.declared_facts import DeclaredFacts
 from mapper.inference.evidence import Chain, Known
 from mapper.inference.given_hints import GivenHints
+from mapper.inference.hints import Given
 from mapper.inference.marking import mark
 from mapper.inference.memory import Memory, Pending
 from mapper.inference.observed import in_all_layers
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
     from mapper.checkpoint import Observed
     from mapper.inference.families import Families
     from mapper.inference.names import Names
+
+
+class OfLayer(NamedTuple):
+    """What is known of a fact of one layer of a chain, beside what is known of it as of any block."""
+
+    told: Given | None  # what a user said of that layer
+    shown: Iterable[Known]  # what its own code, names and shapes show, and what is usual of such a layer
+    default: Known | None
+    is_apart: bool = False  # whether nothing that is said of all layers is of it
 
 
 class Facts:
@@ -155,6 +166,20 @@ class Facts:
         of_part = [rule for rule in rules if rule.at]  # before what is said of all
         yield from self.by_rules.said(of_part, scope)
         yield from self.by_rules.said([rule for rule in rules if not rule.at] if of_part else rules, scope)
+
+    def of_layer(self, scope: Scope, name: str, layer: OfLayer) -> tuple[Known | None, Given | None]:
+        """The strongest that is known of a fact of one layer of a chain, and the hint that it is.
+
+        What that layer shows goes before what is said of all layers alike, and that before what is known of any block.
+        """
+        hint = layer.told
+        shown = chain(self.from_graph(scope, name), layer.shown) if hint is None else iter(())
+        known = next(shown, None)
+        if known is None and hint is None and not layer.is_apart:
+            hint = next((item for item in self.hints.of(name) if not item.at), None)
+        if hint is not None:
+            return Known(hint.value, "given", hint.source), hint
+        return known or (None if layer.is_apart else self.get(scope, name)) or layer.default, None
 
     # ------------------------------------------------------------------------------------------ what becomes known
     def solved(self, scope: Scope, name: str, known: Known) -> None:

@@ -50,38 +50,38 @@ def choose_root(
     """
     stated, configured = facts.hints.stated(root, TASK), task_of_config(facts.config)
     task = stated or configured
-    choice = Choice()
     if stated and not (configured and configured.value == stated.value):
         flows = _suited(root, flows, families)
-    if task:
+    if task is None:
+        asked = _of_library(root, flows, families, facts)
+    else:
         facts.solved(root, TASK, task)
-        choice = choose(root, flows, families, facts)
-        if choice.flow:
-            return choice
-        if stated:
-            fitting = [] if _is_near(root, choice, facts) else _of_any_task(root, flows, facts)
-            if fitting:
-                raise _refused(stated, fitting)
-            return choice
-    if not task and (choice := _of_library(root, flows, families, facts)).flow:
-        return choice
-    asked = choice
-    choice = _by_heads(root, _suited(root, flows, families), families, facts, notes)
-    served = task is not None and task.value in _tasks(flows)
-    if served and not choice.flow and _is_near(root, asked, facts):
-        return asked  # what the config says fits with an answer: the heads of others say nothing more
-    if task is None or choice.flow is None:
-        return choice
-    if served and not families.are_vouched_for and _has_head(choice.flow, facts):
-        return _of_other_task(root, task, asked, choice.flow, facts)
-    if served and _is_bare(root, choice.flow, facts):
+        asked = choose(root, flows, families, facts)
+    if asked.flow:
+        return asked
+    if stated:
+        fitting = [] if _is_near(root, asked, facts) else _of_any_task(root, flows, facts)
+        if fitting:
+            raise _refused(stated, fitting)
+        return asked
+    allowed = _by_heads(root, _suited(root, flows, families), families, facts, notes)
+    if task is None:
+        return allowed
+    is_served = task.value in _tasks(flows)
+    if (
+        allowed.flow is None
+    ):  # what the config says may fit with an answer: the heads of others say nothing more
+        return asked if is_served and _is_near(root, asked, facts) else allowed
+    if is_served and not families.are_vouched_for and _has_head(allowed.flow, facts):
+        return _of_other_task(root, task, asked, allowed.flow, facts)
+    if is_served and _is_bare(root, allowed.flow, facts):
         notes.append(
             f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
         )
     else:
         lacking = _lacking(root, [one for one in asked.considered if _serves(one, task)], facts)
-        findings.append(_other_heads(task, choice.flow) + (f": {lacking}" if lacking else ""))
-    return choice
+        findings.append(_other_heads(task, allowed.flow) + (f": {lacking}" if lacking else ""))
+    return allowed
 
 
 def _of_library(root: Scope, flows: FlowTable, families: Families, facts: Facts) -> Choice:

@@ -21,21 +21,9 @@ ROWS = (
 TYPE = "model_type"  # the fact that such a row is chosen by
 # lists of words
 _WORDS = (
-    "unasked",
-    "unassumed",
-    "usual",
-    "telling",
-    "counting",
-    "choosing",
-    "expected",
-    "harmless",
-    "stored",
-    "having",
-    "affirming",
-    "unchosen",
-    "by_layers",
-    "by_types",
-)
+    "unasked", "unassumed", "usual", "telling", "counting", "choosing", "expected", "harmless", "stored",
+    "having", "affirming", "unchosen", "by_layers", "by_types",
+)  # fmt: skip
 _CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
 

@@ -432,6 +432,8 @@ def test_what_one_network_makes_of_two_inputs_is_compared(word, compare) -> None
     net = Net(lambda s, x: s.rnn(s.embedding(x))[0][:, -1], embedding=table(9, 4), rnn=gru(4, 5))
     inputs = torch.randint(9, (2, 3)), torch.randint(9, (2, 3))
     answers = {"chain.positions": "last", "chain.output": "none", "chain.paired": word}
+    read = mapper.inspect(net.state_dict(), hints=answers).architecture
+    assert [read.inputs[name]["dtype"] for name in ("input_ids", "inputs_2")] == ["int64", "int64"]
     with torch.no_grad():
         made = mapper.build(net.state_dict(), hints=answers)(*inputs).output
         torch.testing.assert_close(made, compare(*map(net, inputs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from mapper.checkpoint import COUNTER
 from mapper.errors import HintError, shorten
 from mapper.inference.asking import doc_of
 from mapper.inference.evidence import Known
-from mapper.inference.facts import Facts
+from mapper.inference.facts import Facts, OfLayer
 from mapper.inference.hints import Given
 from mapper.inference.scopes import Scope, leaf_scope, words_at
 from mapper.rulebook.chain import ChainWords
@@ -54,41 +55,55 @@ class Answers:
     ) -> str | None:
         """The value of a fact at a layer, as text; None if it is asked for. What is said of the layer that it is `of` counts too.
 
-        What is said of a layer wins over what its own code, names and shapes show there (`shown`), or what is usual of such a layer
-        (`usual`), and that over what is said of all, and that over a `default`. Unless `is_told`, nothing said is of it; where it
-        `is_apart`, nothing that is said of all.
+        `shown` is what its own code, names and shapes show there, `usual` what is usual of such a layer, `default` what is taken
+        where nothing else is known (`Facts.of_layer` has the order). Unless `is_told`, nothing said is of it; where it `is_apart`,
+        nothing that is said of all.
         """
         scope = leaf_scope(self.root, leaf)
-        scopes = [scope, *([leaf_scope(self.root, of)] if of else [])] if is_told else []
-        own = next(filter(None, (self._of(each, fact) for each in scopes)), None)
-        of_all = (item for item in self.facts.hints.given if item.name == fact and not item.at)
-        seen = next(self.facts.from_graph(scope, fact), None)
-        said = own or (None if shown or usual or seen or is_apart else next(of_all, None))
-        if said is not None:
-            return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
-        if seen:
-            return self._use(scope, fact, Known(_text(seen.value), seen.evidence, seen.source))
-        if shown:  # of this layer, whatever is said of all
-            other = self.facts.get(scope, fact)
-            evidence = "name" if other is None or _text(other.value) == shown[0] else "default"
-            return self._use(scope, fact, Known(shown[0], evidence, shown[1]))
-        if usual:
-            return self._use(scope, fact, Known(usual[0], "default", usual[1]))
-        if not is_apart and (known := self.facts.get(scope, fact)):
-            return self._use(scope, fact, Known(_text(known.value), known.evidence, known.source))
-        if default:
-            return self._use(scope, fact, Known(default[0], "default", default[1]))
+        of_layer = OfLayer(
+            self._told(scope, fact, of) if is_told else None,
+            self._shown(scope, fact, shown, usual),
+            Known(default[0], "default", default[1]) if default else None,
+            is_apart,
+        )
+        known, hint = self.facts.of_layer(scope, fact, of_layer)
+        if known is not None:
+            known = Known(_text(known.value), known.evidence, known.source)
+            return self._use(scope, fact, known, hint.source if hint else "")
         if self.assumed is not None and fact in self.assumed:
             return self.assumed[fact]
-        self.trail.append(fact)
-        candidates = among or self.words.candidates.get(fact, ())
-        if fact in APART or is_apart:
-            place = leaf.place.first()
-            self.apart.append(Question(fact, place, tuple(candidates), place, doc=doc_of(self.facts, fact)))
-            return None
-        self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
-        self.lacking.setdefault(fact, {})[leaf.place.first()] = None
+        self._ask(leaf, fact, among or self.words.candidates.get(fact, ()), is_apart or fact in APART)
         return None
+
+    def _told(self, scope: Scope, fact: str, of: Leaf | None) -> Given | None:
+        """What was said of a fact at a layer, or at the one that it is of."""
+        scopes = [scope, *([leaf_scope(self.root, of)] if of else [])]
+        return next(filter(None, (self._of(each, fact) for each in scopes)), None)
+
+    def _shown(
+        self, scope: Scope, fact: str, shown: Evidence | None, usual: Evidence | None
+    ) -> Iterator[Known]:
+        """What a layer shows itself, and what is usual of such layers; nothing is looked up before it is asked for."""
+        if shown:
+            other = self.facts.get(scope, fact)
+            evidence = "name" if other is None or _text(other.value) == shown[0] else "default"
+            yield Known(shown[0], evidence, shown[1])
+        if usual:
+            yield Known(usual[0], "default", usual[1])
+
+    def _ask(self, leaf: Leaf, fact: str, candidates: Sequence[str], is_apart: bool) -> None:
+        """Note that nobody knows a fact at a layer."""
+        self.trail.append(fact)
+        place = leaf.place.first()
+        if is_apart:
+            self.apart.append(Question(fact, place, tuple(candidates), place, doc=doc_of(self.facts, fact)))
+            return
+        self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
+        self.lacking.setdefault(fact, {})[place] = None
+
+    def supposing(self, assumed: dict[str, str]) -> Answers:
+        """Answers for a trial, with what is taken for an answer; nothing of it is noted here."""
+        return Answers(self.facts, self.root, self.words, assumed=assumed, names=self.names)
 
     def epsilon(self, leaf: Leaf) -> None:
         """The epsilon of a norm: asked for, but for one of torch's batch norms, most of which have torch's own."""

@@ -186,12 +186,28 @@ def write_cell(
 
 def _write_steps(between: Between, cell: Cell, leaf: Leaf, roles: Roles) -> None:
     """The loop over all positions, and what is read of its states."""
+    between.add(f"x = {between.name}")
+    between.add(f"hidden = x.new_zeros(x.shape[0], {cell.state})")
+    if cell.is_gated:
+        between.add("memory = hidden")
+    between.add("states = []")
+    body = _step(between, cell, leaf, roles)
+    between.add("for step in x.unbind(1):")
+    for line in body:
+        between.add(f"    {line}")
+    between.add("x = torch.stack(states, dim=1)")
+    between.name, between.is_sequence = "x", True
+    value = between.answers.find(leaf, "chain.positions", among=_POSITIONS)
+    if value is not None and value not in _POSITIONS:
+        raise between.answers.refuse(
+            leaf, "chain.positions", value, f"possible here: {', '.join(_POSITIONS)}"
+        )
+    between.say(between.tables["positions"][value] if value else "x")
+
+
+def _step(between: Between, cell: Cell, leaf: Leaf, roles: Roles) -> list[str]:
+    """The statements of one step."""
     maps = _maps(cell, roles)
-    lines = [
-        f"hidden = x.new_zeros(x.shape[0], {cell.state})",
-        *["memory = hidden"] * cell.is_gated,
-        "states = []",
-    ]
     body = []
     if not cell.keeping:
         order = between.answers.find(leaf, "chain.joined", among=_ORDERS)
@@ -209,22 +225,7 @@ def _write_steps(between: Between, cell: Cell, leaf: Leaf, roles: Roles) -> None
         value = between.answers.find(leaf, "chain.recurrent_activation", among=("tanh", "relu", "none"))
         text = activation_of(value, between.tables["activation"], between.activations) if value else ""
         body.append("hidden = " + (re.sub(r"\bx\b", f"({maps[0]})", text) if text else maps[0]))
-    body += [] if cell.giving else ["states.append(hidden)"]
-    between.add(f"x = {between.name}")
-    for line in [
-        *lines,
-        "for step in x.unbind(1):",
-        *(f"    {line}" for line in body),
-        "x = torch.stack(states, dim=1)",
-    ]:
-        between.add(line)
-    between.name, between.is_sequence = "x", True
-    value = between.answers.find(leaf, "chain.positions", among=_POSITIONS)
-    if value is not None and value not in _POSITIONS:
-        raise between.answers.refuse(
-            leaf, "chain.positions", value, f"possible here: {', '.join(_POSITIONS)}"
-        )
-    between.say(between.tables["positions"][value] if value else "x")
+    return body if cell.giving else [*body, "states.append(hidden)"]
 
 
 def _maps(cell: Cell, roles: Roles) -> list[str]:

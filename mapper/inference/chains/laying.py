@@ -51,6 +51,7 @@ _IN_A_ROW = "'{0}' is taken to read {1} words of '{2}' in one row; where it read
 _TWICE = "each layer of '{}' stands beside it under another name too: no name tells whether they are the same"
 _LENGTH_FIRST = "recurrent layers read (batch, length, ...); what was made without batch_first=True takes and gives the same, length first"
 _AXES = ("depth", "height", "width")
+_INPUT_SIZE = "chain.input_size"
 _PUBLIC = "what layers of a network without a name read"
 _FORK = "fork"  # in place of a role: a fork is no layer
 
@@ -80,12 +81,23 @@ def lay(
     ask_kinds(own, answers)
     ask_stored(own, answers)
     if isinstance(chain, Cell):
-        written, inputs = write_cell(chain, leaves, answers, rulebook.activations)
-        made = _with_flow(rulebook, _rule(chain, written, inputs))
-        notes = [LSTM_NOTE] if chain.is_gated else []
-        return Laid(made, answers.questions(), written.problems, written.forward, notes)
+        return _lay_cell(chain, leaves, answers, rulebook)
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
+    laid = _lay_line(chain, leaves, answers, rulebook)
+    return replace(laid, problems=[*problems, *laid.problems])
+
+
+def _lay_cell(cell: Cell, leaves: Sequence[Leaf], answers: Answers, rulebook: Rulebook) -> Laid:
+    """The flow of what each step of a sequence calls with the state of the last."""
+    written, inputs = write_cell(cell, leaves, answers, rulebook.activations)
+    made = _with_flow(rulebook, _rule(cell, written, inputs))
+    notes = [LSTM_NOTE] if cell.is_gated else []
+    return Laid(made, answers.questions(), written.problems, written.forward, notes)
+
+
+def _lay_line(chain: Chain, leaves: Sequence[Leaf], answers: Answers, rulebook: Rulebook) -> Laid:
+    """The flow of layers that are called one after the other."""
     main, roles, heads, spans = _with_leaves(chain, leaves)
     main = grouped_first(main, answers)
     ask(chain.order, main, answers)
@@ -93,36 +105,45 @@ def lay(
     if not heads:
         ask_tied(main, answers)
 
-    def trial(assumed: dict[str, str]) -> Written:
-        tried = Answers(facts, root, rulebook.chain_words, assumed=assumed, names=names)
-        return Between(main, roles, tried, rulebook.activations, heads, spans).run()
+    def between(answers: Answers) -> Between:
+        return Between(main, roles, answers, rulebook.activations, heads, spans)
 
-    between = Between(main, roles, answers, rulebook.activations, heads, spans)
-    written = between.run()
-    if answers.told("chain.input_size"):
-        answers.narrow(fitting(trial, answers.asked))
+    laid = between(answers)
+    written = laid.run()
+    if answers.told(_INPUT_SIZE):
+        answers.narrow(fitting(lambda assumed: between(answers.supposing(assumed)).run(), answers.asked))
     if written.input_size:
         known = Known(written.input_size, "shape", "the smallest for which the sizes add up")
-        facts.used.setdefault((root, "chain.input_size"), (root, "chain.input_size", known))
-    inputs = _inputs(main[0], between)
-    rule = _rule(chain, written, inputs)
+        answers.facts.used.setdefault((answers.root, _INPUT_SIZE), (answers.root, _INPUT_SIZE, known))
+    rule = _rule(chain, written, _inputs(main[0], laid))
     made = _with_flow(rulebook, rule)
     if Twins.are_told(answers):
-        name = next(iter(inputs), IDS)
-        shape = inputs[name][0]["shape"] if inputs else ["batch", "length"]
-        rule.inputs[OTHER] = [{"shape": shape}]
-        dtype = "float32" if inputs else "int64"
-        both = {each: InputRule(each, tuple(shape), dtype, False, _PUBLIC) for each in (name, OTHER)}
-        made.__dict__["inputs"] = both
+        _take_two(rule, made)
     notes = [_BY_NAMES] if chain.order.is_by_names else []
     notes += [NOTE] if is_whole(leaves) else _of_sequences(chain)
-    notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
-    notes += [
+    notes += [_SPREAD.format(mean, spread) for mean, spread in laid.means.items()]
+    notes += _in_a_row(main)
+    return Laid(made, answers.questions(), written.problems, written.forward, notes)
+
+
+def _take_two(rule: FlowRule, made: Rulebook) -> None:
+    """A second public input like the first, which the same layers read."""
+    inputs = rule.inputs
+    name = next(iter(inputs), IDS)
+    shape = inputs[name][0]["shape"] if inputs else ["batch", "length"]
+    dtype = "float32" if inputs else "int64"
+    inputs[OTHER] = [{"shape": shape}]
+    both = {each: InputRule(each, tuple(shape), dtype, False, _PUBLIC) for each in (name, OTHER)}
+    made.__dict__["inputs"] = both
+
+
+def _in_a_row(main: Sequence[Link]) -> list[str]:
+    """Notes for layers that may read several words in one row, or one and an input beside it."""
+    return [
         _IN_A_ROW.format(link.element.name, link.places, before.element.name)
         for before, link in pairwise(main)
         if link.before.is_table and link.places > 1
     ]
-    return Laid(made, answers.questions(), [*problems, *written.problems], written.forward, notes)
 
 
 def _twice(chain: Chain | Woven | Cell, answers: Answers) -> list[str]:

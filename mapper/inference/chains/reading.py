@@ -103,13 +103,8 @@ def chain_of(
     leaves = as_the_others(leaves, hints, architecture.checkpoint.notes)
     leaves = with_tables(with_kinds(leaves, words.order, hints), words.order)
     layers, rest = _parted(leaves, words, is_aside)
-    is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
-    named = {name for key, text in (hints or {}).items() if is_told for name in names_in(f"{key} {text}")}
-    bare = [
-        leaf
-        for leaf in leaves
-        if is_told and is_bare(leaf) and (leaf in layers or leaf.place.first() in named)
-    ]
+    said = _said_by(hints or {})
+    bare = [leaf for leaf in leaves if said and is_bare(leaf) and (leaf in layers or said.names(leaf))]
     elements = _elements(leaf for leaf in layers if leaf not in bare)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
@@ -119,20 +114,60 @@ def chain_of(
         return cell
     if has_gates(elements, words) or _is_cell(elements, words) or _is_graph(elements, words):
         return None
-    is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
+    if not said and any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS)):
+        said = _Said()  # by a published code
+    keeps_order = architecture.checkpoint.container in _IN_ORDER
+
+    def in_line(elements: Sequence[Element]) -> Chain | None:
+        return _in_line(elements, rest, words, hints, keeps_order)
+
+    return _by_sizes(elements, [leaf for leaf in rest if leaf not in bare], bare, words, said, in_line)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """That it is said what layers read."""
+
+    layers: frozenset[str] = (
+        frozenset()
+    )  # those of which hints say it, by their names; "" where it is said of no one layer
+    named: frozenset[str] = frozenset()  # all that such hints name
+
+    def names(self, leaf: Leaf) -> bool:
+        return leaf.place.first() in self.named
+
+
+def _said_by(hints: Mapping[str, Any]) -> _Said | None:
+    """What hints say of it; None for nothing."""
+    facts = {str(key): str(key).rpartition(":")[2] for key in hints}
+    if not {READS, GIVES}.intersection(facts.values()):
+        return None
+    layers = (key.rpartition(":")[0] for key, fact in facts.items() if fact == READS)
+    named = (name for key, text in hints.items() for name in names_in(f"{key} {text}"))
+    return _Said(frozenset(layers), frozenset(named))
+
+
+def _by_sizes(
+    elements: Sequence[Element],
+    rest: Sequence[Leaf],
+    bare: Sequence[Leaf],
+    words: ChainWords,
+    said: _Said | None,
+    in_line: Callable[[Sequence[Element]], Chain | None],
+) -> Chain | Woven | None:
+    """The one chain that layers make, what else they make by their sizes and what is said, or a chain that two inputs share."""
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
     is_gated |= any(element.leaf.kind == "Bilinear" for element in elements)  # of two inputs
-    keeps_order = architecture.checkpoint.container in _IN_ORDER
-    told = {str(key).rpartition(":")[0] for key in hints or () if str(key).rpartition(":")[2] == READS}
-    is_read = is_gated or (is_told and not any(told))
-    line = None if is_read else _in_line(elements, rest, words, hints, keeps_order)
-    line = line or (_in_line(_untold(elements, told), rest, words, hints, keeps_order) if any(told) else None)
-    chain = None if is_told else line
-    rest = [leaf for leaf in rest if leaf not in bare]
-    found = chain or woven_of(elements, rest, words, is_told, told, bare, line.order if line else None)
-    if found or is_gated or is_told:
+    told = said.layers if said else frozenset()
+    line = None if is_gated or (said and not any(told)) else in_line(elements)
+    line = line or (in_line(_untold(elements, told)) if any(told) else None)
+    chain = line if said is None else None
+    found = chain or woven_of(
+        elements, rest, words, said is not None, told, bare, line.order if line else None
+    )
+    if found or is_gated or said:
         return found
-    pairs = (_in_line(one, rest, words, hints, keeps_order) for one in shared(elements))
+    pairs = map(in_line, shared(elements))
     return next((pair for pair in pairs if pair and not pair.order.heads), None)
 
 
