@@ -16,6 +16,10 @@ LEAF_KINDS = (
     "Linear", "Embedding", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d",
     "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "PReLU", "Bilinear", "Affine", "Parameter", "Buffer",
 )  # fmt: skip
+ROW_NORMS = ("LayerNorm", "RMSNorm")
+NORMS = (*ROW_NORMS, "BatchNorm", "GroupNorm")
+RECURRENT_KINDS = ("LSTM", "GRU", "RNN")
+BARE = ("Parameter", "Buffer")  # of what is one tensor and no module
 BLOCK_KINDS = (
     "layer", "attention", "feed_forward", "moe", "norm", "embedding", "convolution", "recurrent", "state_space", "head", "other",
 )  # fmt: skip
@@ -201,6 +205,10 @@ class Leaf:
     fixed: tuple[
         int, ...
     ] = ()  # positions in `place` of numbers that are names, as in `layer.0.convolution`: no lists
+
+    @property
+    def has_bias(self) -> bool:
+        return not {"bias", "beta"}.isdisjoint(self.tensors)
 
     @property
     def is_transposed(self) -> bool:

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.architecture import ROW_NORMS, Architecture, Block, Leaf, Place
 from mapper.authoring.pairs import pairs
 from mapper.errors import joined
 from mapper.flows import arithmetic
@@ -34,7 +34,6 @@ _TABLES = {
 }  # by what their rows count
 _FIRST, _SECOND = "norm_attention", "norm_feed_forward"
 _HEAD = "/lm_head"  # of the whole, not of its tower
-_NORMS = ("LayerNorm", "RMSNorm")
 
 Env = dict[str, int]  # extents as flows write them, or symbols: what they are here
 
@@ -154,7 +153,7 @@ class Guesser:
 
     def _norms(self, layer: Block) -> None:
         """Two norms of a layer: the first stands with its attention, if their numbers or words tell which is first."""
-        here = [leaf for leaf in self._open(self._idle_in(layer.home)) if leaf.kind in _NORMS]
+        here = [leaf for leaf in self._open(self._idle_in(layer.home)) if leaf.kind in ROW_NORMS]
         lacking = [role for role in (_FIRST, _SECOND) if role not in layer.roles]
         if len(here) == 1 and len(lacking) == 1:
             other = next(role for role in (_FIRST, _SECOND) if role != lacking[0])
@@ -205,7 +204,7 @@ class Guesser:
         outside = [
             leaf
             for leaf in self._open(self.idle)
-            if leaf.kind in _NORMS and not any(isinstance(part, tuple) for part in leaf.place)
+            if leaf.kind in ROW_NORMS and not any(isinstance(part, tuple) for part in leaf.place)
         ]
         roles = {leaf.role for leaf in self.architecture.root.leaves()}
         if len(outside) == 1 and "final_norm" not in roles:
@@ -340,7 +339,7 @@ def _shape(leaf: Leaf) -> tuple[int, ...]:
 
 def _width(leaves: Sequence[Leaf]) -> int | None:
     """How wide a layer is: what its norms have, or what its attention reads."""
-    widths = {_shape(leaf)[0] for leaf in leaves if leaf.kind in _NORMS}
+    widths = {_shape(leaf)[0] for leaf in leaves if leaf.kind in ROW_NORMS}
     widths = widths or {_shape(leaf)[-1] for leaf in leaves if leaf.role in ("query", "key", "value", "qkv")}
     return widths.pop() if len(widths) == 1 else None
 

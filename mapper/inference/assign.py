@@ -237,7 +237,7 @@ class Filler:
 
     def kind(self, scope: Scope, leaf: Leaf) -> None:
         """Which norm it is, where its tensors do not show it and no family says what its names mean."""
-        if not {"bias", "beta"}.isdisjoint(leaf.tensors):
+        if leaf.has_bias:
             return
         known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import NORMS, Block, Leaf, Place
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
 from mapper.inference.matching import AnyFamily, FamilyMatch
@@ -43,7 +43,7 @@ def _missing(place: Place, name: str, why: str) -> Gap:
     return _gap(place, [name], f"{place}.{name} is missing: {why}")
 
 
-_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
+_BIASED = ("Linear", *NORMS, "Conv1d", "Conv2d", "Conv3d")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _NORMED = tuple(zip(LENGTHS, DIRECTIONS, strict=True))
 _TENSORS = (
@@ -239,14 +239,14 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
         for leaf in leaves
         if leaf.role is not None
         and leaf.kind in _BIASED
-        and {"bias", "beta"}.isdisjoint(leaf.tensors)
+        and not leaf.has_bias
         and not any(ends(words_of(leaf.place), words) for words in without)
     ]
 
 
 def has_no_biases(leaves: Iterable[Leaf]) -> bool:
     """Whether no map and no norm has a bias: another architecture than one whose all have, and no incomplete file."""
-    return all({"bias", "beta"}.isdisjoint(leaf.tensors) for leaf in leaves if leaf.kind in _BIASED)
+    return not any(leaf.has_bias for leaf in leaves if leaf.kind in _BIASED)
 
 
 def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mapper.architecture import Leaf, Place
+from mapper.architecture import ROW_NORMS, Leaf, Place
 from mapper.inference.case import Case
 from mapper.inference.chosen import Chosen
 from mapper.inference.completions import Way, decided, is_like_each_row, likeness, ways
@@ -18,7 +18,7 @@ from mapper.inference.roots import TASK, task_of_config
 from mapper.inference.scopes import Scope
 from mapper.inference.sizes import WIDTH
 from mapper.inference.tables import TABLE
-from mapper.naming.leaf_groups import NORMS, BlockPath, Taken, is_outside
+from mapper.naming.leaf_groups import BlockPath, Taken, is_outside
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.flows import FlowRule
 
@@ -199,7 +199,7 @@ def _widths(chosen: Chosen, scope: Scope) -> set[int]:
     """The lengths of the norms around a block: of the states that it reads and gives."""
     outer = _path(scope)[:-1]
     around = (leaf for leaf in chosen.outline.read if leaf.block[: len(outer)] == outer)
-    return {extent for leaf in around if leaf.kind in NORMS for extent in weight_shape(leaf)[:1]}
+    return {extent for leaf in around if leaf.kind in ROW_NORMS for extent in weight_shape(leaf)[:1]}
 
 
 def _is_as_wide(leaf: Leaf, widths: set[int]) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.architecture import BARE, Architecture, Block, Leaf, Place
 from mapper.naming.blocks import common_folder
 from mapper.naming.vocabulary import Vocabulary
 from mapper.words import parts
@@ -20,7 +20,6 @@ _SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
 _UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
 _LEAST = 2  # of what makes a block
 _THREE = ("query", "key", "value")
-_BARE = ("Parameter", "Buffer")
 _NUMBER = re.compile("[0-9]")
 
 Folders = dict[Place, list[Leaf]]
@@ -150,7 +149,7 @@ def _is_convolution(leaf: Leaf) -> bool:
 
 
 def _goes_with_convolutions(leaf: Leaf) -> bool:
-    return _is_convolution(leaf) or leaf.kind.endswith("Norm") or leaf.kind in ("PReLU", *_BARE)
+    return _is_convolution(leaf) or leaf.kind.endswith("Norm") or leaf.kind in ("PReLU", *BARE)
 
 
 def _only_goes_with_convolutions(leaf: Leaf) -> bool:
@@ -165,7 +164,7 @@ def _maps(folders: Folders) -> Iterator[tuple[Place, list[tuple[int, ...]]]]:
         count = sum(leaf.place.instances for leaf in maps)
         rest = (leaf for leaf in inside if leaf.kind != "Linear")
         if count == 2 * folder.instances and all(
-            leaf.kind in _BARE or leaf.kind.endswith("Norm") for leaf in rest
+            leaf.kind in BARE or leaf.kind.endswith("Norm") for leaf in rest
         ):
             shapes = sorted((leaf.tensors["weight"].shape for leaf in maps), reverse=True)
             if len(shapes) == 2 and all(len(shape) == 2 for shape in shapes):

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from mapper._dataclass import dataclass
-from mapper.architecture import Place
+from mapper.architecture import BARE, NORMS, Place
 from mapper.checkpoint import TensorInfo
 from mapper.naming.members import DOWN, UP, UPDATED
 from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
 from mapper.words import is_index, parts
 
-NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
 _PARAMETRIZED = "parametrizations"
 _NORM_SCALE, _NORM_SHIFT = (
@@ -133,7 +132,7 @@ class _Folder:
         ):
             return None  # a module without a name is no attribute: its tensors stand by themselves
         kind, why, sure = self.kind(tensors, purposes)
-        if kind in ("Parameter", "Buffer"):
+        if kind in BARE:
             return None
         return Found(self.spot, kind, tensors | added, why, sure)
 
@@ -326,9 +325,7 @@ class _Folder:
     def bare(self, spot: Spot, info: TensorInfo) -> Found:
         for match in self.vocabulary.matches("kinds", spot):
             entry = match.entry
-            if entry.target in ("Parameter", "Buffer") and (
-                not entry.ranks or len(info.shape) in entry.ranks
-            ):
+            if entry.target in BARE and (not entry.ranks or len(info.shape) in entry.ranks):
                 return Found(spot, entry.target, {"": info}, entry.where)
         if info.dtype in _INTEGERS:
             return Found(spot, "Buffer", {"": info}, f"dtype {info.dtype}")

@@ -12,8 +12,6 @@ from mapper.architecture import Leaf, Place
 BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
 Shown = Iterator[tuple[Leaf, Leaf]]  # a leaf, and what it is made
 
-NORMS = ("LayerNorm", "RMSNorm")
-
 
 def with_role(leaf: Leaf, block: BlockPath, role: str, why: str) -> Leaf:
     """A number that a map or its folder has as its name is no element of a list, nor is one that its pattern has named.

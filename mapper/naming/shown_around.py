@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from mapper.architecture import Leaf
+from mapper.architecture import ROW_NORMS, Leaf
 from mapper.naming.leaf_groups import (
-    NORMS,
     BlockPath,
     Shown,
     is_outside,
@@ -70,7 +69,9 @@ def _is_torchs(leaves: Sequence[Leaf]) -> bool:
 def _stack(leaves: Sequence[Leaf]) -> _Stack | None:
     """The one stack of layers of torch's own; None where there is another, or images are read."""
     towers = {leaf.block[:1] for leaf in leaves if layer_of(leaf)}
-    norms = [leaf for leaf in leaves if leaf.kind in NORMS and leaf.block and leaf.block == layer_of(leaf)]
+    norms = [
+        leaf for leaf in leaves if leaf.kind in ROW_NORMS and leaf.block and leaf.block == layer_of(leaf)
+    ]
     widths = {weight_of(leaf) for leaf in norms}
     if (
         not _is_torchs(leaves)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from mapper.architecture import Leaf
+from mapper.architecture import ROW_NORMS, Leaf
 from mapper.naming.leaf_groups import (
-    NORMS,
     BlockPath,
     Shown,
     grouped,
@@ -103,7 +102,7 @@ def _network(group: Sequence[Leaf]) -> Shown:
     """The maps of one network; norms beside them say nothing."""
     maps = [leaf for leaf in group if leaf.kind == "Linear"]
     others = [leaf for leaf in group if leaf.kind != "Linear"]
-    if any(leaf.is_transposed for leaf in maps) or any(leaf.kind not in NORMS for leaf in others):
+    if any(leaf.is_transposed for leaf in maps) or any(leaf.kind not in ROW_NORMS for leaf in others):
         return
     roles = {2: _of_two, 3: _of_three}.get(len(maps), _none)(maps)
     for leaf, (role, why) in zip(maps, roles, strict=False):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mapper.architecture import Leaf
-from mapper.naming.leaf_groups import NORMS, Shown, grouped, layer_of, with_role
+from mapper.architecture import ROW_NORMS, Leaf
+from mapper.naming.leaf_groups import Shown, grouped, layer_of, with_role
 
 _ATTENTION, _FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _ORDER = ("attention", "cross_attention", "feed_forward")  # of the sub-layers
@@ -25,7 +25,7 @@ def norms_between(leaves: Sequence[Leaf]) -> Shown:
         layer = layer_of(group[0])
         inside = {leaf.block[len(layer)][0] for leaf in group if len(leaf.block) > len(layer)}
         there = {_ALIKE.get(name, name) for name in inside}
-        own = {leaf.role: leaf for leaf in group if leaf.block == layer and leaf.kind in NORMS}
+        own = {leaf.role: leaf for leaf in group if leaf.block == layer and leaf.kind in ROW_NORMS}
         if not there <= set(_ORDER) or len(own) != len(there) or None in own:
             continue
         for first, second in pairwise(name for name in _ORDER if name in there):
@@ -42,6 +42,6 @@ def norms_of_mixing(leaves: Sequence[Leaf]) -> Shown:
         own = [leaf for leaf in group if leaf.block == layer]
         left = [leaf for leaf in own if leaf.role is None and isinstance(leaf.place[-2], str)]
         known = [leaf.role for leaf in own if leaf not in left]
-        is_norm = len(left) == 1 and left[0].kind in NORMS
+        is_norm = len(left) == 1 and left[0].kind in ROW_NORMS
         if inside == {"feed_forward"} and known == [_FEED_FORWARD] and is_norm:
             yield left[0], with_role(left[0], layer, _ATTENTION, _MIXING)

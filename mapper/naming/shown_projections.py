@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mapper.architecture import Leaf
+from mapper.architecture import ROW_NORMS, Leaf
 from mapper.naming.leaf_groups import (
-    NORMS,
     BlockPath,
     Shown,
     is_outside,
@@ -68,5 +67,5 @@ def _square_heads(leaves: Sequence[Leaf]) -> Shown:
 
 def _widths(leaves: Sequence[Leaf], tower: BlockPath) -> set[int]:
     """The lengths of the norms that stand in the layers of a tower themselves."""
-    own = (leaf for leaf in leaves if leaf.kind in NORMS and leaf.block[:1] == tower)
+    own = (leaf for leaf in leaves if leaf.kind in ROW_NORMS and leaf.block[:1] == tower)
     return {extent for leaf in own if leaf.block == layer_of(leaf) for extent in weight_of(leaf)[:1]}

@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
 
-from mapper.architecture import Leaf, Place
+from mapper.architecture import ROW_NORMS, Leaf, Place
 from mapper.naming.leaf_groups import (
-    NORMS,
     BlockPath,
     Shown,
     grouped,
@@ -66,9 +65,9 @@ def _layer_norms(leaves: Sequence[Leaf], vocabulary: Vocabulary) -> Shown:
     for group in grouped(leaves, layer_of):
         layer = layer_of(group[0])
         parts = {leaf.block[len(layer)][0] for leaf in group if len(leaf.block) > len(layer)}
-        own = {leaf.role for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role}
+        own = {leaf.role for leaf in group if leaf.block == layer and leaf.kind in ROW_NORMS and leaf.role}
         left = [
-            leaf for leaf in group if leaf.role is None and leaf.kind in NORMS and _stands_in(leaf, layer)
+            leaf for leaf in group if leaf.role is None and leaf.kind in ROW_NORMS and _stands_in(leaf, layer)
         ]
         if len(parts) != 2 or not parts <= _SUB_LAYERS.keys() or "attention" not in parts:
             continue
@@ -127,7 +126,9 @@ def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) ->
 
 def _beside_last(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) -> Leaf | None:
     """The norm that has a role, where one with the same tensors is left beside it."""
-    known = next((leaf for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role), None)
+    known = next(
+        (leaf for leaf in group if leaf.block == layer and leaf.kind in ROW_NORMS and leaf.role), None
+    )
     is_last = known is not None and len(left) == 1 and left[0].block == layer
     return known if is_last and known and left[0].tensors.keys() == known.tensors.keys() else None
 
@@ -182,7 +183,7 @@ def _final_norms(leaves: Sequence[Leaf]) -> Shown:
     for word in (leaf for leaf in leaves if leaf.role == "token" and leaf.block):
         own = [leaf for leaf in leaves if leaf.block[:1] == word.block[:1]]
         folders = {leaf.place[: _list_at(leaf) - 1] for leaf in own if layer_of(leaf) and _list_at(leaf)}
-        left = [leaf for leaf in own if leaf.role is None and leaf.kind in NORMS and is_outside(leaf)]
+        left = [leaf for leaf in own if leaf.role is None and leaf.kind in ROW_NORMS and is_outside(leaf)]
         left = [leaf for leaf in left if {leaf.place[:-1]} == folders]
         widths = [(_width(leaves, word.block[0][0]),)]
         known = any(leaf.role == "final_norm" for leaf in own) or word.place[:-1] in folders
@@ -225,7 +226,7 @@ def _head_behind(last: Leaf, rest: Sequence[Leaf], width: int) -> Shown:
         yield last, with_role(last, (), "lm_head" if has_weight else "lm_head_bias", why)
         return
     inner = [leaf for leaf in rest if leaf.kind == "Linear" and weight_of(leaf) == (width, width)]
-    norms = [leaf for leaf in rest if leaf.kind in NORMS and weight_of(leaf) == (width,)]
+    norms = [leaf for leaf in rest if leaf.kind in ROW_NORMS and weight_of(leaf) == (width,)]
     if len(inner) == 1 and len(norms) <= 1 and len(rest) == 1 + len(norms):
         yield last, with_role(last, _LM_HEAD, "decoder" if has_weight else "decoder_bias", why)
         for leaf, role in ((inner[0], "dense"), *((norm, "norm") for norm in norms)):
@@ -246,7 +247,7 @@ def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width
     norms = [
         leaf
         for leaf in left
-        if leaf.block[-1:] == _LM_HEAD and leaf.kind in NORMS and weight_of(leaf) == (width,)
+        if leaf.block[-1:] == _LM_HEAD and leaf.kind in ROW_NORMS and weight_of(leaf) == (width,)
     ]
     last = [leaf for leaf in left if leaf.kind == "Linear" and _ends(leaf, rows, width)]
     if "dense" in roles and "norm" not in roles and len(norms) == 1:
@@ -259,7 +260,7 @@ def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width
 def _before_last(leaves: Sequence[Leaf], left: Sequence[Leaf], known: Sequence[Leaf], width: int) -> Shown:
     """The one square map behind the layers, and the norm in its folder, before a known map that predicts words."""
     maps = [leaf for leaf in left if leaf.kind == "Linear" and weight_of(leaf) == (width, width)]
-    norms = [leaf for leaf in leaves if leaf.kind in NORMS and weight_of(leaf) == (width,)]
+    norms = [leaf for leaf in leaves if leaf.kind in ROW_NORMS and weight_of(leaf) == (width,)]
     own = [leaf for leaf in norms if len(maps) == 1 and leaf.place[:-1] == maps[0].place[:-1]]
     taken = [leaf for leaf in own if leaf.role == "final_norm"]  # by its word: the final norm is the one left
     rest = [leaf for leaf in left if leaf in norms and leaf not in own]
@@ -297,7 +298,7 @@ def _projectors(leaves: Sequence[Leaf]) -> Shown:
     left = [leaf for leaf in leaves if leaf.role is None and leaf.block in ((), _PROJECTOR, _FEED_FORWARD)]
     maps = [leaf for leaf in left if leaf.kind == "Linear"]
     chains = [_in_order(inside, seen, words[0][-1]) for inside in _by_folder(maps)]
-    norms = [leaf for leaf in left if leaf.kind in NORMS and weight_of(leaf)[0] % seen == 0]
+    norms = [leaf for leaf in left if leaf.kind in ROW_NORMS and weight_of(leaf)[0] % seen == 0]
     if sum(map(bool, chains)) != 1 or len(norms) > 1:
         return
     order = next(chain for chain in chains if chain)
@@ -321,7 +322,7 @@ def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
     for group in grouped(leaves, lambda leaf: in_block(leaf, "projector")):
         yield from _taken_apart(leaves, group)
         maps = [leaf for leaf in group if leaf.kind == "Linear"]
-        norms = [leaf for leaf in group if leaf.kind in NORMS]
+        norms = [leaf for leaf in group if leaf.kind in ROW_NORMS]
         if any(leaf.role for leaf in maps) or len(maps) + len(norms) != len(group) or len(norms) > 1:
             continue
         roles = _linked(maps)

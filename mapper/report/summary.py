@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mapper.architecture import Block, Leaf
+from mapper.architecture import BARE, RECURRENT_KINDS, Block, Leaf
 from mapper.naming.members import DOWN, matrix_of
 from mapper.report.chain import value_text
 from mapper.report.wording import printable, rounded
@@ -24,9 +24,9 @@ def leaf_summary(leaf: Leaf) -> str:
         return f"Linear {columns:,} → {rows:,}{note}"
     if leaf.kind.startswith("Conv") and len(shape) > 2:
         return f"{leaf.kind} {_channels(leaf.kind, shape)}, kernel {_extents(shape[2:])}{note}"
-    if leaf.kind in ("LSTM", "GRU", "RNN"):
+    if leaf.kind in RECURRENT_KINDS:
         return _recurrent(leaf) + note
-    if leaf.kind in ("Parameter", "Buffer"):
+    if leaf.kind in BARE:
         return f"{leaf.kind} {_extents(next(iter(leaf.tensors.values())).shape)}{note}"
     if not shape:
         shape = max((info.shape for info in leaf.tensors.values()), key=len, default=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_in
 
 from mapper.rulebook.facts import fields_of
 from mapper.rulebook.fields import Fields
@@ -46,8 +47,12 @@ class ChainWords:
     locating: set[str] = field(default_factory=set)  # words of layers that give an affine transform
     querying: set[str] = field(default_factory=set)  # words of layers that a sequence is compared with
     masking: set[str] = field(default_factory=set)  # words of a last layer that lets the input through
+    pooled: set[str] = field(default_factory=set)  # words of arms of a fork that begin with a pooling
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
+
+
+_SECTIONS = [one.name for one in fields_in(ChainWords) if one.default_factory is set]  # lists of words
 
 
 def read_chain_words(documents: Iterable[Document]) -> ChainWords:
@@ -58,31 +63,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
-        for section in (
-            "shortcut",
-            "ends",
-            "spread",
-            "spread_alone",
-            "advantage",
-            "beside",
-            "residual",
-            "apart",
-            "cells",
-            "cell_input",
-            "cell_state",
-            "gates_of_state",
-            "graph",
-            "graph_folders",
-            "auxiliary",
-            "copies",
-            "over_channels",
-            "dilated",
-            "gating",
-            "weighing",
-            "locating",
-            "querying",
-            "masking",
-        ):
+        for section in _SECTIONS:
             getattr(found, section).update(fields.words(section))
         found.gates.update(
             {**{str(word): str(gate) for word, gate in fields.mapping("gates").items()}, **found.gates}

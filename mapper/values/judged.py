@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from mapper.architecture import BARE, NORMS
 from mapper.report.wording import folded
 from mapper.values.initialisers import is_usual
 from mapper.values.numbers import Numbers
 from mapper.values.result import TROUBLES, TensorValues, Trouble
 from mapper.values.spots import Spot
 
-NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 STATISTICS = ("running_mean", "running_var")
 FEWEST = 3  # layers that tell what is usual
 LARGER = 30.0  # times the deviation of other layers' tensors from which on one is exploded
@@ -91,7 +91,7 @@ def _is_mask(values: TensorValues, spot: Spot) -> bool:
 
     A module's own weight and bias are never one: such a tensor that is infinite everywhere is as wrong as in one place.
     """
-    is_lone = spot.leaf.kind in ("Parameter", "Buffer") or spot.own not in ("weight", "bias")
+    is_lone = spot.leaf.kind in BARE or spot.own not in ("weight", "bias")
     return is_lone and not values.min < values.max
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mapper.architecture import Leaf
+from mapper.architecture import BARE, Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.combined import Value
 from mapper.inference.chains.elements import element_of
 from mapper.inference.chains.order import ROWS, Data
 from mapper.inference.chains.texts import names_in
 
-_KINDS = ("Parameter", "Buffer")
 _MATRIX = 2  # axes
 _GIVES, _NOTHING = "chain.gives", "none"
 _UNREAD = "nobody reads the numbers at '{0}': say who does, as in --set 'LAYER:chain.reads=LAYER * {0}', or --set '{0}:chain.gives=none' for what is of no use"
@@ -20,7 +19,7 @@ _UNREAD = "nobody reads the numbers at '{0}': say who does, as in --set 'LAYER:c
 
 def is_bare(leaf: Leaf) -> bool:
     """Whether it is a tensor that no layer has."""
-    return leaf.kind in _KINDS and element_of(leaf) is None
+    return leaf.kind in BARE and element_of(leaf) is None
 
 
 def bare_values(leaves: Sequence[Leaf], roles: Iterator[str]) -> dict[str, Value]:

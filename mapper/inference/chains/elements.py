@@ -9,13 +9,12 @@ from functools import cached_property
 from itertools import product
 from math import isqrt
 
-from mapper.architecture import Leaf, Place
+from mapper.architecture import RECURRENT_KINDS, Leaf, Place
 from mapper.inference.leaf_shapes import weight_shape
 
 EMBEDDING, CONVOLUTION, RECURRENT, LINEAR = "embedding", "convolution", "recurrent", "linear"
 NORM, SLOPES, FORK = "norm", "slopes", "fork"
 MAIN = (EMBEDDING, CONVOLUTION, RECURRENT, LINEAR, FORK)  # others stand beside one of these
-_RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +119,7 @@ def _shapes(leaf: Leaf) -> str:
 def element_of(leaf: Leaf) -> Element | None:
     """What a leaf reads and gives; None for one that is no layer of a chain."""
     shape = weight_shape(leaf) or ()
-    if leaf.kind in _RECURRENT:
+    if leaf.kind in RECURRENT_KINDS:
         return _recurrent(leaf)
     if leaf.kind.startswith("Conv") and len(shape) > 2 and 0 not in shape:
         return _convolution(leaf, shape)

@@ -202,7 +202,10 @@ def _enter(inner: Between, link: Link, depth: int) -> None:
     leaf = link.element.leaf
     part = next(iter(leaf.place[depth + 1 : depth + 2]), "")
     is_behind = isinstance(part, tuple) and part != (0,)
-    is_called = any(isinstance(part, str) and {"pool", "pooling"} & set(parts(part)) for part in leaf.place)
+    is_called = any(
+        isinstance(part, str) and not inner.answers.words.pooled.isdisjoint(parts(part))
+        for part in leaf.place
+    )
     if is_behind or is_called:
         fact, among = "chain.pooling_before", ("max_3_1_1", "mean_3_1_1", GLOBAL[1], "none")
         value = inner.answers.find(leaf, fact, among=among)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mapper.architecture import Architecture, Leaf, Place
+from mapper.architecture import BARE, Architecture, Leaf, Place
 from mapper.checkpoint import COUNTER
 from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
 from mapper.inference.chains.bare import is_bare
@@ -201,7 +201,7 @@ def _parted(
     leaves: Sequence[Leaf], words: ChainWords, is_aside: Callable[[Place], bool]
 ) -> tuple[list[Leaf], list[Leaf]]:
     """The layers, each once, and what is none: single numbers, what stands aside, a layer's second name."""
-    bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
+    bare = [leaf for leaf in leaves if leaf.kind in BARE]
     rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread_alone)]
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
     idle = {id(leaf) for leaf in rest}
