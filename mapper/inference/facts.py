@@ -14,13 +14,11 @@ from mapper.inference.computed import formula, sources
 from mapper.inference.config import Config
 from mapper.inference.declared_facts import DeclaredFacts
 from mapper.inference.evidence import Chain, Known
-from mapper.inference.given_hints import GivenHints
-from mapper.inference.hints import Given
+from mapper.inference.hints import Given, GivenHints
 from mapper.inference.marking import mark
 from mapper.inference.memory import Memory, Pending
 from mapper.inference.observed import in_all_layers
-from mapper.inference.scopes import Scope
-from mapper.inference.settled import Settled
+from mapper.inference.scopes import Scope, Settled
 from mapper.inference.speaking import Speaking
 from mapper.rulebook.facts import TYPE, UNSET, FactRule
 

@@ -14,8 +14,7 @@ from mapper.inference.counting import count_layers
 from mapper.inference.declared_facts import declared_facts
 from mapper.inference.facts import Facts
 from mapper.inference.families import words_of
-from mapper.inference.given_hints import GivenHints
-from mapper.inference.hints import check_scopes, read_hints
+from mapper.inference.hints import GivenHints, check_scopes, read_hints
 from mapper.inference.observed import by_fact
 from mapper.inference.pruned import pruned
 from mapper.inference.scopes import Scope, leaf_scope, scopes
