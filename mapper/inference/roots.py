@@ -60,9 +60,7 @@ def choose_root(
     if asked.flow:
         return asked
     if stated:
-        fitting = [] if _is_near(root, asked, facts) else _of_any_task(root, flows, facts)
-        if fitting:
-            raise _refused(stated, fitting)
+        _refuse_for_others(root, stated, asked, flows, facts)
         return asked
     allowed = _by_heads(root, _suited(root, flows, families), families, facts, notes)
     if task is None:
@@ -124,10 +122,12 @@ def _of_any_task(root: Scope, flows: FlowTable, facts: Facts) -> list[FlowRule]:
     return fitting + [one.flow for one in _made(_composed(root, flows, facts)).values() if one.flow]
 
 
-def _refused(stated: Known, fitting: Sequence[FlowRule]) -> HintError:
-    """The error for a task that the heads are not for, with those that they are for."""
+def _refuse_for_others(root: Scope, stated: Known, asked: Choice, flows: FlowTable, facts: Facts) -> None:
+    """HintError for a task that the heads are not for, with those that they are for, unless an answer may make it fit."""
+    fitting = [] if _is_near(root, asked, facts) else _of_any_task(root, flows, facts)
     tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
-    return HintError(f"{stated.source} does not go with the heads; possible here: {', '.join(tasks)}")
+    if tasks:
+        raise HintError(f"{stated.source} does not go with the heads; possible here: {', '.join(tasks)}")
 
 
 def _suited(root: Scope, flows: FlowTable, families: Families) -> FlowTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mapper.errors import ArchitectureError
@@ -195,35 +195,42 @@ def write_scan(writer: Writer, node: Node) -> None:
             f"{writer.source}: the body of a Scan has another number of values than it has"
         )
     carried = _carried(writer, node, node.inputs[:states], body, 0)
-    outputs = node.outputs[states:]
-    collected = [writer.variable("collected") for _ in outputs]
+    collected = [writer.variable("collected") for _ in node.outputs[states:]]
     for name in collected:
         writer.say(f"{name} = []")
-    axes, ways = _numbers(node, "scan_input_axes", count), _numbers(node, "scan_input_directions", count)
-    step = writer.variable("step")
+    axes, step = _numbers(node, "scan_input_axes", count), writer.variable("step")
     writer.say(f"for {step} in range({scanned[0]}.shape[{axes[0]}]):")
     writer.indent += 1
-    slices = []
-    for place, (text, axis, way) in enumerate(zip(scanned, axes, ways, strict=True)):
-        name = writer.variable(writer.word_of(body.inputs[states + place].name, node))
-        at = f"{text}.shape[{axis}] - 1 - {step}" if way else step
-        writer.say(f"{name} = {text}.select({axis}, {at})")
-        slices.append(name)
+    slices = _sliced(writer, node, body, scanned, step)
     found = [text_of(held) for held in _bound(writer, body, [Held(name) for name in [*carried, *slices]])]
     for name, text in zip(collected, found[states:], strict=True):
         writer.say(f"{name}.append({text})")
     if carried:
         writer.say(f"{', '.join(carried)} = {', '.join(found[:states])}")
     writer.indent -= 1
-    axes, ways = (
-        _numbers(node, "scan_output_axes", len(outputs)),
-        _numbers(node, "scan_output_directions", len(outputs)),
-    )
-    stacked = [
+    _hand_out(writer, node, body, carried, _stacked(node, collected))
+
+
+def _sliced(writer: Writer, node: Node, body: Graph, scanned: Sequence[str], step: str) -> list[str]:
+    """The names of what one step of a Scan reads of each of its last inputs."""
+    axes = _numbers(node, "scan_input_axes", len(scanned))
+    ways = _numbers(node, "scan_input_directions", len(scanned))
+    names = []
+    for given, text, axis, way in zip(body.inputs[-len(scanned) :], scanned, axes, ways, strict=True):
+        names.append(writer.variable(writer.word_of(given.name, node)))
+        at = f"{text}.shape[{axis}] - 1 - {step}" if way else step
+        writer.say(f"{names[-1]} = {text}.select({axis}, {at})")
+    return names
+
+
+def _stacked(node: Node, collected: Sequence[str]) -> list[str]:
+    """What all steps of a Scan gave, as one tensor each."""
+    axes = _numbers(node, "scan_output_axes", len(collected))
+    ways = _numbers(node, "scan_output_directions", len(collected))
+    return [
         f"torch.stack({name}{'[::-1]' if way else ''}, {axis})"
         for name, axis, way in zip(collected, axes, ways, strict=True)
     ]
-    _hand_out(writer, node, body, carried, stacked)
 
 
 def write_sequence_map(writer: Writer, node: Node) -> None:
