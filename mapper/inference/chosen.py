@@ -120,7 +120,7 @@ def choose_flows(case: Case, outline: Outline, doubts: Doubts) -> Chosen:
 def _choices(case: Case, outline: Outline, doubts: Doubts) -> dict[int, Choice]:
     """The choice for each block, from the outermost on: a flow gives the blocks inside parts without leaves."""
     rules, families, root = case.rulebook.flows, case.families, outline.root
-    choice = choose_root(root, rules, families, outline.facts, doubts.findings, doubts.notes)
+    choice = choose_root(root, rules, families, outline.facts, doubts)
     choices = {id(root): choice}
     add_parts(root, choice.flow)
     for scope in root.below():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from mapper.errors import HintError, listed, shorten
 from mapper.flows.references import has_role
+from mapper.inference.case import Doubts
 from mapper.inference.compose import Composed, compose, compose_each
 from mapper.inference.config import Config
 from mapper.inference.evidence import Known
@@ -36,14 +37,7 @@ def task_of_config(config: Config) -> Known | None:
     return None
 
 
-def choose_root(
-    root: Scope,
-    flows: FlowTable,
-    families: Families,
-    facts: Facts,
-    findings: list[str],
-    notes: list[str],
-) -> Choice:
+def choose_root(root: Scope, flows: FlowTable, families: Families, facts: Facts, doubts: Doubts) -> Choice:
     """The root's flow: the one for the task that is stated or configured, else the one that the heads allow.
 
     A flow for several tasks stands for its first where nobody says which.
@@ -62,7 +56,7 @@ def choose_root(
     if stated:
         _refuse_for_others(root, stated, asked, flows, facts)
         return asked
-    allowed = _by_heads(root, _suited(root, flows, families), families, facts, notes)
+    allowed = _by_heads(root, _suited(root, flows, families), families, facts, doubts.notes)
     if task is None:
         return allowed
     is_served = task.value in _tasks(flows)
@@ -73,12 +67,12 @@ def choose_root(
     if is_served and not families.are_vouched_for and _has_head(allowed.flow, facts):
         return _of_other_task(root, task, asked, allowed.flow, facts)
     if is_served and _is_bare(root, allowed.flow, facts):
-        notes.append(
+        doubts.notes.append(
             f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
         )
     else:
         lacking = _lacking(root, [one for one in asked.considered if _serves(one, task)], facts)
-        findings.append(_other_heads(task, allowed.flow) + (f": {lacking}" if lacking else ""))
+        doubts.findings.append(_other_heads(task, allowed.flow) + (f": {lacking}" if lacking else ""))
     return allowed
 
 
