@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,13 +28,13 @@ class Config:
     hidden_size: int = 768  # shape: text_projection.weight [640, 768]
     segments: int = 2  # shape: text_model.embeddings.token_type_embeddings.weight [2, 768]
     positions: int = 512  # shape: text_model.embeddings.position_embeddings.weight [512, 768]
-    text_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
+    norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
     channels: int = 3  # shape: vision_model.embeddings.convolution.weight [64, 3, 3, 3]
     embedding_size: int = 64  # shape: vision_model.embeddings.convolution.weight [64, 3, 3, 3]
     kernel_size: int = 3  # shape: vision_model.embeddings.convolution.weight [64, 3, 3, 3]
-    vision_norm_eps: float = 0.001  # config: vision_config.batch_norm_eps
+    batch_norm_eps: float = 0.001  # config: vision_config.batch_norm_eps
     heads: int = 12  # config: text_config.num_attention_heads
-    # config: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
@@ -88,7 +88,7 @@ class TextEmbeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -110,7 +110,7 @@ class VisionEmbeddings(nn.Module):
         self.convolution = nn.Conv2d(
             config.channels, config.embedding_size, kernel_size=config.kernel_size, stride=2, bias=False
         )
-        self.batchnorm = nn.BatchNorm2d(config.embedding_size, eps=config.vision_norm_eps)
+        self.batchnorm = nn.BatchNorm2d(config.embedding_size, eps=config.batch_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = pixel_values.type_as(self.convolution.weight)
@@ -132,7 +132,7 @@ class Depthwise(nn.Module):
             groups=out_channels,
             bias=False,
         )
-        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.depthwise_norm(self.depthwise_conv(x))
@@ -160,7 +160,7 @@ class Contraction(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.project_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
+        self.project_bn = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.project_bn(self.project_conv(x))
@@ -172,7 +172,7 @@ class Expansion(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
+        self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.expand_bn(self.expand_conv(x))
@@ -187,7 +187,7 @@ class DepthwiseWithStride(nn.Module):
         self.depthwise_conv = nn.Conv2d(
             out_channels, out_channels, kernel_size=kernel_size, stride=2, groups=out_channels, bias=False
         )
-        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         before, after = self.kernel_size // 2 - 1, self.kernel_size // 2
@@ -211,7 +211,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -356,7 +356,7 @@ class TextLayer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -600,4 +600,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 81c8e7346e6ba156
+# sha256 of all above: 70fc5460db04b01f

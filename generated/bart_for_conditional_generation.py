@@ -1,4 +1,4 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,11 +26,11 @@ class Config:
 
     hidden_size: int = 1024  # shape: model.shared.weight [50264, 1024]
     heads: int = 16  # config: decoder_attention_heads
-    # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * ...
     head_dim: int = 64
     intermediate_size: int = 4096  # shape: model.decoder.layers.{0..11}.fc1.weight [4096, 1024]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
-    # rule: model.decoder.embed_positions.weight [1026, 1024] = fact.position.offset + positions
+    # shape and rule: model.decoder.embed_positions.weight [1026, 1024] = fact.position.offset + positions
     positions: int = 1024
     encoder_layers: int = 12  # name: model.encoder.layers.*
     decoder_layers: int = 12  # name: model.decoder.layers.*
@@ -328,4 +328,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: fff5e976a05bcc59
+# sha256 of all above: 7ee0923faedaf756

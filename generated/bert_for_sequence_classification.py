@@ -1,4 +1,4 @@
-"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 522c10d2c13d.
+"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     positions: int = 512  # shape: bert.embeddings.position_embeddings.weight [512, 384]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
-    # config: bert.encoder.layer.{0..5}.attention.self.query.weight [384, 384] = heads * head_dim
+    # shape and config: bert.encoder.layer.{0..5}.attention.self.query.weight [384, 384] = heads * head_dim
     head_dim: int = 32
     intermediate_size: int = 1536  # shape: bert.encoder.layer.{0..5}.intermediate.dense.weight [1536, 384]
     layers: int = 6  # name: bert.encoder.layer.*
@@ -83,7 +83,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.positions, dtype=torch.int64))
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -232,4 +232,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "type_vocab_size": 2, "vocab_size": 30522}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: cc0dfafef2a67421
+# sha256 of all above: 152f2bff71d34e44

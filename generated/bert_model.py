@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 522c10d2c13d.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     positions: int = 512  # shape: embeddings.position_embeddings.weight [512, 128]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 2  # config: num_attention_heads
-    # config: encoder.layer.{0..1}.attention.self.query.weight [128, 128] = heads * head_dim
+    # shape and config: encoder.layer.{0..1}.attention.self.query.weight [128, 128] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 512  # shape: encoder.layer.{0..1}.intermediate.dense.weight [512, 128]
     layers: int = 2  # name: encoder.layer.*
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 740361ffa7802f56
+# sha256 of all above: afab9ce50063ddf2

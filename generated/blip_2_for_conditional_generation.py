@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,31 +26,32 @@ class Config:
 
     text_hidden_size: int = 2560  # shape: language_model.model.decoder.final_layer_norm.weight [2560]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.decoder.layers.{0..31}.self_attn.q_proj.weight [2560, 2560] = heads * ...
+    # shape and config: language_model.model.decoder.layers.{0..31}.self_attn.q_proj.weight [2560, 2560] ...
     text_head_dim: int = 80
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [1408, 3, 14, 14]
     vision_hidden_size: int = 1408  # shape: vision_model.post_layernorm.weight [1408]
     patch_size: int = 14  # shape: vision_model.embeddings.patch_embedding.weight [1408, 3, 14, 14]
     vision_positions: int = 257  # shape: vision_model.embeddings.position_embedding [1, 257, 1408]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_model.encoder.layers.{0..38}.self_attn.projection.weight [1408, 1408] = heads * head_dim
+    # shape and config: vision_model.encoder.layers.{0..38}.self_attn.projection.weight [1408, 1408] = ...
     vision_head_dim: int = 88
     # shape: vision_model.encoder.layers.{0..38}.mlp.fc1.weight [6144, 1408]
     vision_intermediate_size: int = 6144
     querier_hidden_size: int = 768  # shape: query_tokens [1, 32, 768]
     querier_heads: int = 12  # config: qformer_config.num_attention_heads
-    # config: qformer.encoder.layer.{0..10..2}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: qformer.encoder.layer.{0..10..2}.attention.attention.query.weight [768, 768] = ...
     querier_head_dim: int = 64
     querier_norm_eps: float = 1e-12  # config: qformer_config.layer_norm_eps
     # shape: qformer.encoder.layer.{0..10..2}.crossattention.attention.key.weight [768, 1408]
     cross_attention_source_size: int = 1408
     # shape: language_model.model.decoder.layers.{0..31}.fc1.weight [10240, 2560]
     text_intermediate_size: int = 10240
+    vision_norm_eps: float = 1e-5  # config: vision_config.layer_norm_eps
     # shape: qformer.encoder.layer.{0..10..2}.intermediate_query.dense.weight [3072, 768]
     querier_intermediate_size: int = 3072
     vocab_size: int = 50304  # shape: language_model.model.decoder.embed_tokens.weight [50304, 2560]
     position_offset: int = 2  # rule: families/opt.yaml (a constant of the published code)
-    # rule: language_model.model.decoder.embed_positions.weight [2050, 2560] = fact.position.offset + ...
+    # shape and rule: language_model.model.decoder.embed_positions.weight [2050, 2560] = ...
     text_positions: int = 2048
     text_layers: int = 32  # name: language_model.model.decoder.layers.*
     features_image_id: int = 50265  # config: image_token_index
@@ -59,7 +60,6 @@ class Config:
     querier_cross_attention_layer: tuple[int, ...] = (0, 2, 4, 6, 8, 10)
     querier_layers: int = 12  # name: qformer.encoder.layer.*
     queries: int = 32  # shape: query_tokens [1, 32, 768]
-    input_size: int = 768  # shape: language_projection.weight [2560, 768]
     output_size: int = 2560  # shape: language_projection.weight [2560, 768]
 
 
@@ -327,9 +327,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size)
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.self_attn = VisionAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -442,7 +442,7 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.embeddings(pixel_values)
@@ -487,7 +487,7 @@ class Model(nn.Module):
         self.vision_model = Encoder(config)
         self.query_tokens = nn.Parameter(torch.zeros(1, config.queries, config.querier_hidden_size))
         self.qformer = Queries(config)
-        self.language_projection = nn.Linear(config.input_size, config.output_size)
+        self.language_projection = nn.Linear(config.querier_hidden_size, config.output_size)
         self.language_model: Any = nn.ModuleDict({"model": nn.ModuleDict({"decoder": Decoder(config)})})
 
     def forward(
@@ -539,4 +539,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 2425674fa0705dd6
+# sha256 of all above: 291f585831b1e5b5

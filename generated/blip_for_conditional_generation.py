@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,10 +33,11 @@ class Config:
     vision_positions: int = 577  # shape: vision_model.embeddings.position_embedding [1, 577, 768]
     lm_head_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
     heads: int = 12  # config: text_config.num_attention_heads
-    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
+    # shape and config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = ...
     head_dim: int = 64
     # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
+    vision_norm_eps: float = 1e-5  # config: vision_config.layer_norm_eps
     vision_layers: int = 12  # name: vision_model.encoder.layers.*
     text_layers: int = 12  # name: text_decoder.bert.encoder.layer.*
 
@@ -120,7 +121,7 @@ class TextEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.text_positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.text_positions, dtype=torch.int64))
 
     def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
         x = self.word_embeddings(input_ids)
@@ -258,9 +259,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.hidden_size)
+        self.layer_norm1 = nn.LayerNorm(config.hidden_size, eps=config.vision_norm_eps)
         self.self_attn = VisionAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.hidden_size)
+        self.layer_norm2 = nn.LayerNorm(config.hidden_size, eps=config.vision_norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -305,7 +306,7 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(config.hidden_size)
+        self.post_layernorm = nn.LayerNorm(config.hidden_size, eps=config.vision_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.embeddings(pixel_values)
@@ -419,4 +420,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: c4c03107062297e6
+# sha256 of all above: 50054e21ce704933

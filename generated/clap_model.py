@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 522c10d2c13d.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,7 +44,7 @@ class Config:
     inner_size: int = 24
     norm_factor: int = 2  # shape: audio_model.audio_encoder.layers.0.downsample.norm.weight [384]
     text_heads: int = 12  # default: text_config.num_attention_heads, left out: the default of clap_text_model
-    # default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads ...
     text_head_dim: int = 64
     projector_size: int = 512  # shape: audio_projection.linear1.weight [512, 768]
     output_size: int = 512  # shape: audio_projection.linear2.weight [512, 512]
@@ -217,9 +217,9 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.positions, config.text_hidden_size)
         self.LayerNorm = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.positions, dtype=torch.int64))
         # unused: zeros, made by the forward itself
-        self.register_buffer("token_type_ids", torch.zeros(1, 514, dtype=torch.int64))
+        self.register_buffer("token_type_ids", torch.zeros(1, config.positions, dtype=torch.int64))
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -332,7 +332,7 @@ class AudioProjector(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.linear1 = nn.Linear(config.audio_hidden_sizes[3], config.projector_size)
+        self.linear1 = nn.Linear(config.text_hidden_size, config.projector_size)
         self.linear2 = nn.Linear(config.projector_size, config.output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -627,4 +627,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 47d83e84e5ff7c09
+# sha256 of all above: 6e4741bfefe3a887

@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 522c10d2c13d.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
 
     vision_hidden_size: int = 768  # shape: visual_projection.weight [512, 768]
     vision_heads: int = 12  # config: vision_config.num_attention_heads
-    # config: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [512, 512] = heads * head_dim
+    # shape and config: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [512, 512] = heads * ...
     head_dim: int = 64
     text_hidden_size: int = 512  # shape: text_projection.weight [512, 512]
     text_heads: int = 8  # config: text_config.num_attention_heads
@@ -38,6 +38,7 @@ class Config:
     text_intermediate_size: int = 2048  # shape: text_model.encoder.layers.{0..11}.mlp.fc1.weight [2048, 512]
     vocab_size: int = 49408  # shape: text_model.embeddings.token_embedding.weight [49408, 512]
     text_positions: int = 77  # shape: text_model.embeddings.position_embedding.weight [77, 512]
+    norm_eps: float = 1e-5  # config: text_config.layer_norm_eps
     vision_layers: int = 12  # name: vision_model.encoder.layers.*
     text_layers: int = 12  # name: text_model.encoder.layers.*
     projection_size: int = 512  # shape: visual_projection.weight [512, 768]
@@ -199,9 +200,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size)
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.self_attn = VisionAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(
             hidden_size=config.vision_hidden_size, intermediate_size=config.vision_intermediate_size
         )
@@ -216,9 +217,9 @@ class TextLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.text_hidden_size)
+        self.layer_norm1 = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
         self.self_attn = TextAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.text_hidden_size)
+        self.layer_norm2 = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(
             hidden_size=config.text_hidden_size, intermediate_size=config.text_intermediate_size
         )
@@ -234,11 +235,11 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
-        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
+        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.pre_layrnorm(self.embeddings(pixel_values))
@@ -256,7 +257,7 @@ class Decoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
-        self.final_layer_norm = nn.LayerNorm(config.text_hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -337,4 +338,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 6c0bc2a23dc7acb4
+# sha256 of all above: 0b385cf84e10a1ac

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 522c10d2c13d.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,7 @@ class Config:
     stem_last_stride: int = 2  # default: backbone_config.stem_strides, left out: the default of hgnet_v2
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # shape: model.decoder.layers.{0..2}.encoder_attn.sampling_offsets.weight [192, 256]
-    # config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
@@ -37,7 +37,9 @@ class Config:
     # default: backbone_config.stage_downsample_strides[1], left out: the default of hgnet_v2
     strides: int = 2
     encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
+    batch_norm_eps: float = 1e-5  # rule: families/d_fine.yaml (a constant of the published code)
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..2}.fc1.weight [1024, 256]
     backbone_layers: int = 3  # name: model.backbone.model.encoder.stages.0.blocks.0.layers.*
     decoder_layers: int = 3  # name: model.decoder.layers.*
@@ -455,7 +457,7 @@ class LateralMaps(nn.Module):
             padding=config.entry_maps_kernel_size // 2,
             bias=False,
         )
-        self.norm = nn.BatchNorm2d(config.hidden_size)
+        self.norm = nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.conv(x))
@@ -466,13 +468,19 @@ class Bottlenecks(nn.Module):
     and 2 more: the sum of two convolutions with kernels of different size, and an activation (RepVGG).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
         self.conv2: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(64, 64, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(64, 64, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -489,7 +497,7 @@ class CoarserMaps(nn.Module):
         self.conv1: Any = nn.ModuleDict(
             {
                 "conv": nn.Conv2d(256, config.hidden_size, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
             }
         )
         self.conv2: Any = nn.ModuleDict(
@@ -503,7 +511,7 @@ class CoarserMaps(nn.Module):
                     groups=config.hidden_size,
                     bias=False,
                 ),
-                "norm": nn.BatchNorm2d(256),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
             }
         )
 
@@ -546,44 +554,42 @@ class EntryMaps(nn.ModuleList):
 
 
 class ProposalBoxes(nn.ModuleList):
-    """model.enc_bbox_head.layers, model.decoder.pre_bbox_head.layers: feed-forward of two or three linear
-    layers with ReLU.
+    """model.enc_bbox_head.layers, model.decoder.pre_bbox_head.layers: feed-forward of three linear layers
+    with ReLU.
     """
 
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Linear(256, config.proposal_boxes_inner_size),
-                nn.Linear(config.proposal_boxes_inner_size, 256),
-                nn.Linear(256, 4),
+                nn.Linear(config.hidden_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, 4),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self[1](F.relu(self[0](x)))
-        return self[2](F.relu(x))
+        return self[2](F.relu(self[1](F.relu(self[0](x)))))
 
 
 class BoxHeads(nn.Module):
-    """model.decoder.bbox_embed.*: feed-forward of two or three linear layers with ReLU."""
+    """model.decoder.bbox_embed.*: feed-forward of three linear layers with ReLU."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                nn.Linear(256, config.proposal_boxes_inner_size),
-                nn.Linear(config.proposal_boxes_inner_size, 256),
-                nn.Linear(256, 132),
+                nn.Linear(config.hidden_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, 132),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.layers[1](F.relu(self.layers[0](x)))
-        return self.layers[2](F.relu(x))
+        return self.layers[2](F.relu(self.layers[1](F.relu(self.layers[0](x)))))
 
 
 class ReferenceHead(nn.ModuleList):
-    """model.decoder.query_pos_head.layers: feed-forward of two or three linear layers with ReLU."""
+    """model.decoder.query_pos_head.layers: feed-forward of two linear layers with ReLU."""
 
     def __init__(self):
         super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
@@ -593,7 +599,7 @@ class ReferenceHead(nn.ModuleList):
 
 
 class QualityHeads(nn.Module):
-    """model.decoder.lqe_layers.*: feed-forward of two or three linear layers with ReLU."""
+    """model.decoder.lqe_layers.*: feed-forward of two linear layers with ReLU."""
 
     def __init__(self):
         super().__init__()
@@ -611,12 +617,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder_attn = CrossAttention(config)
         self.gateway = Fusion(config)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self,
@@ -641,10 +647,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, positions))
@@ -659,14 +665,20 @@ class CrossStage(nn.Module):
     convolutions side by side, bottlenecks after the first, and the sum of both (CSP).
     """
 
-    def __init__(self, conv_in_channels: int):
+    def __init__(self, config: Config, conv_in_channels: int):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
-        self.bottlenecks = nn.ModuleList([Bottlenecks()])
+        self.bottlenecks = nn.ModuleList([Bottlenecks(config)])
         self.conv2: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -798,21 +810,33 @@ class FinerBlocks(nn.Module):
     half, and this after one and two stages of bottlenecks, joined (ELAN).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(512, 512, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(512)}
+            {
+                "conv": nn.Conv2d(512, 512, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(512, eps=config.batch_norm_eps),
+            }
         )
-        self.csp_rep1 = CrossStage(conv_in_channels=256)
+        self.csp_rep1 = CrossStage(config, conv_in_channels=256)
         self.conv2: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
-        self.csp_rep2 = CrossStage(conv_in_channels=64)
+        self.csp_rep2 = CrossStage(config, conv_in_channels=64)
         self.conv3: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False), "norm": nn.BatchNorm2d(64)}
+            {
+                "conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+            }
         )
         self.conv4: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(640, 256, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(256)}
+            {
+                "conv": nn.Conv2d(640, 256, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -951,9 +975,9 @@ class HybridEncoder(nn.Module):
         super().__init__()
         self.encoder = nn.ModuleList([MapEncoders(config)])
         self.lateral_convs = nn.ModuleList(LateralMaps(config) for _ in range(2))
-        self.fpn_blocks = nn.ModuleList(FinerBlocks() for _ in range(2))
+        self.fpn_blocks = nn.ModuleList(FinerBlocks(config) for _ in range(2))
         self.downsample_convs = nn.ModuleList(CoarserMaps(config) for _ in range(2))
-        self.pan_blocks = nn.ModuleList(FinerBlocks() for _ in range(2))
+        self.pan_blocks = nn.ModuleList(FinerBlocks(config) for _ in range(2))
 
     def forward(self, levels: list[Tensor]) -> list[Tensor]:
         x = levels[-1]
@@ -1076,12 +1100,15 @@ class Model(nn.Module):
                 "backbone": nn.ModuleDict({"model": StagedEncoder(config)}),
                 "encoder": HybridEncoder(config),
                 "enc_output": nn.ModuleList(
-                    [nn.Linear(config.hidden_size, config.hidden_size), nn.LayerNorm(config.hidden_size)]
+                    [
+                        nn.Linear(config.hidden_size, config.hidden_size),
+                        nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+                    ]
                 ),
                 "enc_score_head": nn.Linear(config.hidden_size, config.labels),
                 "enc_bbox_head": nn.ModuleDict({"layers": ProposalBoxes(config)}),
                 "decoder": DistributionDecoder(config),
-                "denoising_class_embed": nn.Embedding(81, 256),
+                "denoising_class_embed": nn.Embedding(81, config.hidden_size),
             }
         )
 
@@ -1157,4 +1184,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 13c070d9d3d44bd7
+# sha256 of all above: dd58961ab5f76f11

@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 768  # shape: lm_head.weight [32, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: data2vec_audio.encoder.layers.{0..11}.attention.q_proj.weight [768, 768] = heads * head_dim
+    # shape and config: data2vec_audio.encoder.layers.{0..11}.attention.q_proj.weight [768, 768] = heads ...
     head_dim: int = 64
     # shape: data2vec_audio.feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
     convolution_out_channels: int = 512
@@ -187,9 +187,9 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.layer_norm(x + self.attention(x, mask))
@@ -236,19 +236,19 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size),
+                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
-                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
             }
         )
         # unused: stands for frames that training hides
-        self.masked_spec_embed = nn.Parameter(torch.zeros(768))
+        self.masked_spec_embed = nn.Parameter(torch.zeros(config.hidden_size))
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = input_values[:, None]
@@ -307,4 +307,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 885056c909f163c3
+# sha256 of all above: ae2c7de410634ca5

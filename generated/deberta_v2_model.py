@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     norm_eps: float = 1e-7  # config: layer_norm_eps
     vocab_size: int = 128100  # shape: deberta.embeddings.word_embeddings.weight [128100, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: deberta.encoder.layer.{0..11}.attention.self.query_proj.weight [768, 768] = heads * head_dim
+    # shape and config: deberta.encoder.layer.{0..11}.attention.self.query_proj.weight [768, 768] = heads ...
     head_dim: int = 64
     # rule: families/deberta_v2.yaml: (attention.terms * attention.head_dim) ** -0.5
     attention_scale: float = 0.07216878364870322
@@ -241,7 +241,11 @@ class Model(nn.Module):
         self.lm_predictions: Any = nn.ModuleDict({"lm_head": LmHead(config)})
         # unused: a head of its pretraining that no published forward runs
         self.mask_predictions = nn.ModuleDict(
-            {"LayerNorm": nn.LayerNorm(768), "classifier": nn.Linear(768, 1), "dense": nn.Linear(768, 768)}
+            {
+                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "classifier": nn.Linear(768, 1),
+                "dense": nn.Linear(768, 768),
+            }
         )
         self.to(torch.float16)
 
@@ -280,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e102e1ad4810448d
+# sha256 of all above: 4951ddbd718fcda6

@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     patch_size: int = 16  # shape: deit.embeddings.patch_embeddings.projection.weight [768, 3, 16, 16]
     positions: int = 198  # shape: deit.embeddings.position_embeddings [1, 198, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: deit.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: deit.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     norm_eps: float = 1e-12  # config: layer_norm_eps
     intermediate_size: int = 3072  # shape: deit.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: b2774fda40f0c794
+# sha256 of all above: 01372c06d22518eb

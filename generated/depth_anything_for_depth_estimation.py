@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 522c10d2c13d.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     patch_size: int = 14  # shape: backbone.embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
     positions: int = 1370  # shape: backbone.embeddings.position_embeddings [1, 1370, 384]
     heads: int = 6  # config: backbone_config.num_attention_heads
-    # config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * head_dim
+    # shape and config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * ...
     head_dim: int = 64
     intermediate_size: int = 1536  # shape: backbone.encoder.layer.0.mlp.fc1.weight [1536, 384]
     norm_eps: float = 1e-6  # default: backbone_config.layer_norm_eps, left out: the default of dinov2
@@ -414,4 +414,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 829107c32c7d0401
+# sha256 of all above: 2395848b667a2350

@@ -1,4 +1,4 @@
-"""facebook/dinov2-small: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/dinov2-small: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family dinov2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     patch_size: int = 14  # shape: embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
     positions: int = 1370  # shape: embeddings.position_embeddings [1, 1370, 384]
     heads: int = 6  # config: num_attention_heads
-    # config: encoder.layer.{0..11}.attention.attention.query.weight [384, 384] = heads * head_dim
+    # shape and config: encoder.layer.{0..11}.attention.attention.query.weight [384, 384] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 1536  # shape: encoder.layer.{0..11}.mlp.fc1.weight [1536, 384]
     norm_eps: float = 1e-6  # config: layer_norm_eps
@@ -222,4 +222,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-06, "model_type": "dinov2", "num_attention_heads": 6, "num_channels": 3, "num_hidden_layers": 12,
 # "patch_size": 14, "qkv_bias": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bdba7a0fe82ddb4d
+# sha256 of all above: 18f2bc45210e3108

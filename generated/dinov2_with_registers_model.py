@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     positions: int = 1025  # shape: embeddings.position_embeddings [1, 1025, 768]
     registers: int = 4  # shape: embeddings.register_tokens [1, 4, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 3072  # shape: encoder.layer.{0..11}.mlp.fc1.weight [3072, 768]
     norm_eps: float = 1e-6  # config: layer_norm_eps
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 5baee32ea5037bb8
+# sha256 of all above: eb471b6313071b5a

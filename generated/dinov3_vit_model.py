@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,8 +28,10 @@ class Config:
     patch_size: int = 16  # shape: embeddings.patch_embeddings.weight [384, 3, 16, 16]
     registers: int = 0  # shape: embeddings.register_tokens [1, 0, 384]
     heads: int = 6  # config: num_attention_heads
-    head_dim: int = 64  # config: layer.{0..11}.attention.q_proj.weight [384, 384] = heads * head_dim
+    # shape and config: layer.{0..11}.attention.q_proj.weight [384, 384] = heads * head_dim
+    head_dim: int = 64
     intermediate_size: int = 1536  # shape: layer.{0..11}.mlp.up_proj.weight [1536, 384]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     layers: int = 12  # name: layer.*
     rotary_base: float = 100.0  # config: rope_theta
 
@@ -150,10 +152,10 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.norm1 = nn.LayerNorm(config.hidden_size)
+        self.norm1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
         self.layer_scale1: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
-        self.norm2 = nn.LayerNorm(config.hidden_size)
+        self.norm2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
         self.layer_scale2: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
 
@@ -172,7 +174,7 @@ class Model(nn.Module):
         self.rotary_base = config.rotary_base
         self.embeddings = Embeddings(config)
         self.layer = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Output:
         """pixel_values (batch, channels, height, width), bool_masked_pos (batch, patches)"""
@@ -223,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: fd8a7ffe0bf1613c
+# sha256 of all above: 02e4a5f2a46f3288

@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 522c10d2c13d.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 768  # shape: pre_classifier.weight [768, 768]
     heads: int = 12  # config: n_heads
-    # config: distilbert.transformer.layer.{0..5}.attention.q_lin.weight [768, 768] = heads * head_dim
+    # shape and config: distilbert.transformer.layer.{0..5}.attention.q_lin.weight [768, 768] = heads * ...
     head_dim: int = 64
     vocab_size: int = 30522  # shape: distilbert.embeddings.word_embeddings.weight [30522, 768]
     positions: int = 512  # shape: distilbert.embeddings.position_embeddings.weight [512, 768]
@@ -195,4 +195,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f59262659d980dbc
+# sha256 of all above: 9f1eab8e4b942ac3

@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
     channels: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     embedding_size: int = 64  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     kernel_size: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
-    norm_eps: float = 0.001  # config: batch_norm_eps
+    batch_norm_eps: float = 0.001  # config: batch_norm_eps
     pooled_size: int = 2560  # shape: classifier.weight [1000, 2560]
     labels: int = 1000  # shape: classifier.weight [1000, 2560]
 
@@ -53,7 +53,7 @@ class Embeddings(nn.Module):
         self.convolution = nn.Conv2d(
             config.channels, config.embedding_size, kernel_size=config.kernel_size, stride=2, bias=False
         )
-        self.batchnorm = nn.BatchNorm2d(config.embedding_size, eps=config.norm_eps)
+        self.batchnorm = nn.BatchNorm2d(config.embedding_size, eps=config.batch_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = pixel_values.type_as(self.convolution.weight)
@@ -75,7 +75,7 @@ class Depthwise(nn.Module):
             groups=out_channels,
             bias=False,
         )
-        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.depthwise_norm(self.depthwise_conv(x))
@@ -103,7 +103,7 @@ class Contraction(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.project_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.project_bn = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.project_bn(self.project_conv(x))
@@ -115,7 +115,7 @@ class Expansion(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.expand_bn(self.expand_conv(x))
@@ -130,7 +130,7 @@ class DepthwiseWithStride(nn.Module):
         self.depthwise_conv = nn.Conv2d(
             out_channels, out_channels, kernel_size=kernel_size, stride=2, groups=out_channels, bias=False
         )
-        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         before, after = self.kernel_size // 2 - 1, self.kernel_size // 2
@@ -387,7 +387,7 @@ class FinalConvolution(nn.Module):
             ]
         )
         self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, bias=False)
-        self.top_bn = nn.BatchNorm2d(2560, eps=config.norm_eps)
+        self.top_bn = nn.BatchNorm2d(2560, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.top_bn(self.top_conv(x))
@@ -451,4 +451,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 263238f9d0afa82c
+# sha256 of all above: c5d54aad51c9a229

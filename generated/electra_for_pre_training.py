@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     norm_eps: float = 1e-12  # config: layer_norm_eps
     hidden_size: int = 256  # shape: discriminator_predictions.dense.weight [256, 256]
     heads: int = 4  # config: num_attention_heads
-    # config: electra.encoder.layer.{0..11}.attention.self.query.weight [256, 256] = heads * head_dim
+    # shape and config: electra.encoder.layer.{0..11}.attention.self.query.weight [256, 256] = heads * ...
     head_dim: int = 64
     labels: int = 1  # shape: discriminator_predictions.dense_prediction.weight [1, 256]
     # shape: electra.encoder.layer.{0..11}.intermediate.dense.weight [1024, 256]
@@ -84,7 +84,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.positions, config.embedding_size)
         self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.positions, dtype=torch.int64))
 
 
 class Attention(nn.Module):
@@ -233,4 +233,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 9ae86086d117d630
+# sha256 of all above: efff473fcbe1882c

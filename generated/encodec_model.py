@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -150,8 +150,9 @@ class Codebook(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.register_buffer("embed", torch.zeros(config.codes, config.code_size))
-        self.register_buffer("cluster_size", torch.zeros(1024))  # unused: of training alone
-        self.register_buffer("embed_avg", torch.zeros(1024, 128))  # unused: of training alone
+        self.register_buffer("cluster_size", torch.zeros(config.codes))  # unused: of training alone
+        # unused: of training alone
+        self.register_buffer("embed_avg", torch.zeros(config.codes, config.code_size))
         self.register_buffer("inited", torch.zeros(1))  # unused: of training alone
 
 
@@ -408,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 997e77d3aaf86f0f
+# sha256 of all above: 48bacb3409eb1370

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 522c10d2c13d.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,9 @@ class Config:
 
     hidden_size: int = 1024  # shape: model.norm.weight [1024]
     heads: int = 16  # config: num_attention_heads
-    # config: model.layers.{0..17}.self_attn.q_proj.weight [2048, 1024] = heads * head_dim
+    # shape and config: model.layers.{0..17}.self_attn.q_proj.weight [2048, 1024] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{0..17}.self_attn.k_proj.weight [256, 1024] = kv_heads * head_dim
+    # shape and config: model.layers.{0..17}.self_attn.k_proj.weight [256, 1024] = kv_heads * head_dim
     kv_heads: int = 2
     intermediate_size: int = 3072  # shape: model.layers.{0..17}.mlp.gate_proj.weight [3072, 1024]
     norm_eps: float = 1e-5  # config: rms_norm_eps
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 18b2004fc835865c
+# sha256 of all above: 09231eb232f06da8

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 522c10d2c13d.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,8 +24,10 @@ class Config:
 
     hidden_size: int = 2560  # shape: model.norm.weight [2560]
     heads: int = 20  # config: num_attention_heads
-    head_dim: int = 128  # config: model.layers.0.self_attn.q_proj.weight [2560, 2560] = heads * head_dim
-    kv_heads: int = 4  # config: model.layers.0.self_attn.k_proj.weight [512, 2560] = kv_heads * head_dim
+    # shape and config: model.layers.0.self_attn.q_proj.weight [2560, 2560] = heads * head_dim
+    head_dim: int = 128
+    # shape and config: model.layers.0.self_attn.k_proj.weight [512, 2560] = kv_heads * head_dim
+    kv_heads: int = 4
     intermediate_size: int = 12288  # shape: model.layers.0.mlp.gate_proj.weight [12288, 2560]
     # shape: model.layers.{1..27}.mlp.experts.{0..63}.gate_proj.weight [1536, 2560]
     moe_intermediate_size: int = 1536
@@ -324,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 92669faf72cccf6b
+# sha256 of all above: 7c0eacbdf06d28d6

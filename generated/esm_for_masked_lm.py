@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,9 +32,9 @@ class Config:
     hidden_size: int = 1280  # shape: esm.encoder.emb_layer_norm_after.weight [1280]
     mask_id: int = 32  # config: mask_token_id
     norm_eps: float = 1e-5  # config: layer_norm_eps
-    heads: int = 20  # config: num_attention_heads
-    # config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
+    # shape and config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
     head_dim: int = 64
+    heads: int = 20  # config: num_attention_heads
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
     rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
 
@@ -126,7 +126,8 @@ class Embeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 1026, dtype=torch.int64))
-        self.position_embeddings = nn.Embedding(1026, 1280)  # unused: rotary embeddings are used instead
+        # unused: rotary embeddings are used instead
+        self.position_embeddings = nn.Embedding(1026, config.hidden_size)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = self.word_embeddings(input_ids)
@@ -141,7 +142,7 @@ class LmHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -152,9 +153,19 @@ class LmHead(nn.Module):
 class RotaryEmbeddings(nn.Module):
     """esm.encoder.layer.*.attention.self.rotary_embeddings: holds what the module around it computes with."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.register_buffer("inv_freq", torch.zeros(32))  # unused: computed from the rotary base
+        # unused: computed from the rotary base
+        self.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
+
+
+class RotaryEmbeddings2(nn.Module):
+    """esm.encoder.layer.*.attention.self.rotary_embeddings: holds what the module around it computes with."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        # unused: computed from the rotary base
+        self.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
 
 
 class Attention(nn.Module):
@@ -169,7 +180,7 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "rotary_embeddings": RotaryEmbeddings(),
+                "rotary_embeddings": RotaryEmbeddings(config),
             }
         )
         self.output: Any = nn.ModuleDict(
@@ -254,13 +265,13 @@ class Encoder(nn.Module):
                         "unnamed": nn.ModuleDict(
                             {
                                 "attention": nn.ModuleDict(
-                                    {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings()})}
+                                    {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings2(config)})}
                                 )
                             }
                         ),
                     }
                 ),
-                "emb_layer_norm_after": nn.LayerNorm(config.hidden_size),
+                "emb_layer_norm_after": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         # unused: reads the weights of attention, which no forward but that of contacts gives
@@ -365,4 +376,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f8b76087fed69c58
+# sha256 of all above: b6c4e07cea26fbb1

@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
     hidden_size: int = 1024  # shape: lm_head.weight [32784, 1024]
     inner_size: int = 1536  # shape: model.layers.{0..35}.mamba.out_proj.weight [1024, 1536]
     groups: int = 1  # config: mamba_n_groups
-    # config: model.layers.{0..35}.mamba.in_proj.weight [3352, 1024] = 2 * inner_size + 2 * groups * ...
+    # shape and config: model.layers.{0..35}.mamba.in_proj.weight [3352, 1024] = 2 * inner_size + 2 * ...
     state_size: int = 128
     heads: int = 24  # shape: model.layers.{0..35}.mamba.dt_bias [24]
     conv_kernel: int = 4  # shape: model.layers.{0..35}.mamba.conv1d.weight [1792, 1, 4]
@@ -38,8 +38,9 @@ class Config:
         0.3535533905932738,
     )
     attention_heads: int = 8  # config: num_attention_heads
-    head_dim: int = 64  # config: model.layers.{0..35}.self_attn.q_proj.weight [512, 1024] = heads * head_dim
-    # config: model.layers.{0..35}.self_attn.k_proj.weight [128, 1024] = kv_heads * head_dim
+    # shape and config: model.layers.{0..35}.self_attn.q_proj.weight [512, 1024] = heads * head_dim
+    head_dim: int = 64
+    # shape and config: model.layers.{0..35}.self_attn.k_proj.weight [128, 1024] = kv_heads * head_dim
     kv_heads: int = 2
     # rule: families/falcon_h1.yaml: attention.key_scale * attention.head_dim ** -0.5
     attention_scale: float = 0.04882812499999999
@@ -410,4 +411,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 379230143db89578
+# sha256 of all above: 7fc6dc348576171e

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,17 +28,17 @@ class Config:
     output_size: int = 768  # shape: model.multi_modal_projector.image_proj_norm.weight [768]
     hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
     heads: int = 12  # config: text_config.decoder_attention_heads
-    # config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * ...
+    # shape and config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] ...
     head_dim: int = 64
     vision_heads: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_heads[0] and 3 more
-    # config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 * heads * ...
+    # shape and config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 ...
     vision_head_dim: int = 32
     # shape: model.vision_tower.blocks.0.0.channel_block.ffn.fc1.weight [512, 128] and 7 more
     vision_expansion: int = 4
     channel_groups: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_groups[0] and 3 more
     intermediate_size: int = 3072  # shape: model.language_model.decoder.layers.{0..5}.fc1.weight [3072, 768]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
-    # rule: model.language_model.decoder.embed_positions.weight [4098, 768] = fact.position.offset + positions
+    # shape and rule: model.language_model.decoder.embed_positions.weight [4098, 768] = ...
     positions: int = 4096
     encoder_layers: int = 6  # name: model.language_model.encoder.layers.*
     decoder_layers: int = 6  # name: model.language_model.decoder.layers.*
@@ -619,4 +619,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2af718b44596f965
+# sha256 of all above: c81619cc333d6ef1

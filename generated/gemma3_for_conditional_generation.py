@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,7 +36,7 @@ class Config:
     attention_scale: float = 0.0625  # default: families/gemma2.yaml: attention.query_scale ** -0.5
     vision_hidden_size: int = 1152  # shape: vision_tower.vision_model.post_layernorm.weight [1152]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_tower.vision_model.encoder.layers.{0..26}.self_attn.q_proj.weight [1152, 1152] = ...
+    # shape and config: vision_tower.vision_model.encoder.layers.{0..26}.self_attn.q_proj.weight [1152, ...
     vision_head_dim: int = 72
     # shape: language_model.model.layers.{0..33}.mlp.gate_proj.weight [10240, 2560]
     text_intermediate_size: int = 10240
@@ -47,7 +47,6 @@ class Config:
     positions: int = 4096
     # shape: vision_tower.vision_model.encoder.layers.{0..26}.mlp.fc1.weight [4304, 1152]
     vision_intermediate_size: int = 4304
-    input_size: int = 1152  # shape: multi_modal_projector.mm_soft_emb_norm.weight [1152]
     output_size: int = 2560  # shape: multi_modal_projector.mm_input_projection_weight [1152, 2560]
     features_per_image: int = 256  # config: mm_tokens_per_image
     vision_layers: int = 27  # name: vision_tower.vision_model.encoder.layers.*
@@ -89,12 +88,15 @@ class Config:
         "sliding_attention",
         "sliding_attention",
     )
-    embedding_scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
     rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
+
+    @property
+    def embedding_scale(self) -> float:
+        return self.text_hidden_size**0.5  # rule: families/gemma2.yaml: hidden_size ** 0.5
 
 
 @dataclass
@@ -343,8 +345,10 @@ class Projector(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_per_image = config.features_per_image
-        self.mm_soft_emb_norm = RMSNormOffset(config.input_size, config.norm_eps)
-        self.mm_input_projection_weight = nn.Parameter(torch.zeros(config.input_size, config.output_size))
+        self.mm_soft_emb_norm = RMSNormOffset(config.vision_hidden_size, config.norm_eps)
+        self.mm_input_projection_weight = nn.Parameter(
+            torch.zeros(config.vision_hidden_size, config.output_size)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.mm_soft_emb_norm(average_patches(x, self.features_per_image))
@@ -531,4 +535,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 557f82e84df121fc
+# sha256 of all above: 7705a4dd460f020d

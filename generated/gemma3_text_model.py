@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -57,10 +57,13 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
     one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     rotary_base: float = 1000000.0  # config: rope_theta
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
+
+    @property
+    def scale(self) -> float:
+        return self.hidden_size**0.5  # rule: families/gemma2.yaml: hidden_size ** 0.5
 
 
 @dataclass
@@ -282,4 +285,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: db895d26c466dc8c
+# sha256 of all above: 56a44f73246fd906

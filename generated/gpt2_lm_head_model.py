@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules 522c10d2c13d.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,10 +24,12 @@ class Config:
 
     hidden_size: int = 768  # shape: transformer.ln_f.weight [768]
     heads: int = 12  # config: n_head
-    head_dim: int = 64  # config: transformer.h.{0..5}.attn.c_proj.weight [768, 768] = heads * head_dim
-    intermediate_size: int = 3072  # shape: transformer.h.{0..5}.mlp.c_fc.weight [768, 3072]
-    vocab_size: int = 50257  # shape: transformer.wte.weight [50257, 768]
+    # shape and config: transformer.h.{0..5}.attn.c_proj.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
     positions: int = 1024  # shape: transformer.wpe.weight [1024, 768]
+    intermediate_size: int = 3072  # shape: transformer.h.{0..5}.mlp.c_fc.weight [768, 3072]
+    norm_eps: float = 1e-5  # config: layer_norm_epsilon
+    vocab_size: int = 50257  # shape: transformer.wte.weight [50257, 768]
     layers: int = 6  # name: transformer.h.*
 
 
@@ -85,7 +87,7 @@ class Attention(nn.Module):
         self.c_attn = LinearTransposed(config.hidden_size, 3 * config.heads * config.head_dim)
         self.c_proj = LinearTransposed(config.heads * config.head_dim, config.hidden_size)
         # unused: a constant of the mask, computed by the forward itself
-        self.register_buffer("bias", torch.zeros(1, 1, 1024, 1024))
+        self.register_buffer("bias", torch.zeros(1, 1, config.positions, config.positions))
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.c_attn(x).chunk(3, dim=-1)
@@ -113,9 +115,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.ln_1 = nn.LayerNorm(config.hidden_size)
+        self.ln_1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attn = Attention(config)
-        self.ln_2 = nn.LayerNorm(config.hidden_size)
+        self.ln_2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -131,7 +133,7 @@ class Decoder(nn.Module):
         self.wte = nn.Embedding(config.vocab_size, config.hidden_size)
         self.wpe = nn.Embedding(config.positions, config.hidden_size)
         self.h = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.ln_f = nn.LayerNorm(config.hidden_size)
+        self.ln_f = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -188,4 +190,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8004e9437c99f935
+# sha256 of all above: 785dc0f4bf30613c

@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 522c10d2c13d.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,11 +25,13 @@ class Config:
 
     hidden_size: int = 512  # shape: embed_out.weight [50304, 512]
     intermediate_size: int = 2048  # shape: gpt_neox.layers.{0..5}.mlp.dense_h_to_4h.weight [2048, 512]
+    rotary_dim: int = 16  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     heads: int = 8  # config: num_attention_heads
-    head_dim: int = 64  # config: gpt_neox.layers.{0..5}.attention.dense.weight [512, 512] = heads * head_dim
+    # shape and config: gpt_neox.layers.{0..5}.attention.dense.weight [512, 512] = heads * head_dim
+    head_dim: int = 64
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     vocab_size: int = 50304  # shape: embed_out.weight [50304, 512]
     layers: int = 6  # name: gpt_neox.layers.*
-    rotary_dim: int = 16  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 10000  # config: rotary_emb_base
 
 
@@ -108,9 +110,10 @@ class FeedForward(nn.Module):
 class RotaryEmb(nn.Module):
     """gpt_neox.layers.*.attention.rotary_emb: holds what the module around it computes with."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.register_buffer("inv_freq", torch.zeros(8))  # unused: computed from the rotary base
+        # unused: computed from the rotary base
+        self.register_buffer("inv_freq", torch.zeros(config.rotary_dim // 2))
 
 
 class Attention(nn.Module):
@@ -127,7 +130,7 @@ class Attention(nn.Module):
         self.register_buffer("bias", torch.zeros(1, 1, 2048, 2048, dtype=torch.uint8))
         # unused: a constant of the mask, computed by the forward itself
         self.register_buffer("masked_bias", torch.zeros(()))
-        self.rotary_emb = RotaryEmb()  # unused: computed from the rotary base
+        self.rotary_emb = RotaryEmb(config)  # unused: computed from the rotary base
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.query_key_value(x).unflatten(-1, (-1, 3, self.head_dim)).transpose(1, 2).unbind(3)
@@ -144,9 +147,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.hidden_size)
+        self.input_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
-        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size)
+        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -166,7 +169,7 @@ class Decoder(nn.Module):
         self.rotary_base = config.rotary_base
         self.embed_in = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -228,4 +231,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 5d6a98bb8602f3fe
+# sha256 of all above: 8fd537531360b228

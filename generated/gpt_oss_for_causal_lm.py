@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 522c10d2c13d.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,6 @@ class Config:
     heads: int = 64  # shape: model.layers.{0..23}.self_attn.sinks [64]
     head_dim: int = 64  # shape: model.layers.{0..23}.self_attn.q_proj.weight [4096, 2880]
     kv_heads: int = 8  # shape: model.layers.{0..23}.self_attn.k_proj.weight [512, 2880]
-    attention_scale: float = 0.125  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     experts_per_token: int = 4  # config: num_experts_per_tok
     gate_limit: float = 7.0  # config: swiglu_limit
     gate_slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
@@ -72,6 +71,10 @@ class Config:
     rotary_beta_slow: float = 1.0  # config: rope_scaling.beta_slow
     # rule: vocabulary/config_rotary.yaml: 0.1 * log(rotary.factor) + 1
     rotary_attention_factor: float = 1.3465735902799727
+
+    @property
+    def attention_scale(self) -> float:
+        return self.head_dim**-0.5  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
 
 
 @dataclass
@@ -452,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: df87ea2d19666715
+# sha256 of all above: b010fd2ea6ba4fd7

@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 522c10d2c13d.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     positions: int = 512  # shape: bert.embeddings.position_embeddings.weight [512, 768]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
-    # config: bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 3072  # shape: bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: bert.encoder.layer.*
@@ -186,7 +186,7 @@ class Model(nn.Module):
         self.bert = Encoder(config)
         # unused: a retriever's map of each position, which stands behind the model and which no published
         # class of it runs
-        self.linear = nn.Linear(768, 128, bias=False)
+        self.linear = nn.Linear(config.hidden_size, 128, bias=False)
 
     def forward(
         self,
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 420f916536709fb5
+# sha256 of all above: 86517a3a2b0ddd07

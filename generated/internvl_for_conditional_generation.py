@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 522c10d2c13d.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,11 +27,11 @@ class Config:
     # shape: vision_tower.embeddings.patch_embeddings.projection.weight [1024, 3, 14, 14]
     vision_hidden_size: int = 1024
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: language_model.model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * head_dim
+    # shape and config: language_model.model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * ...
     head_dim: int = 64
     text_hidden_size: int = 896  # shape: language_model.lm_head.weight [151674, 896]
     text_heads: int = 14  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..23}.self_attn.k_proj.weight [128, 896] = kv_heads * head_dim
+    # shape and config: language_model.model.layers.{0..23}.self_attn.k_proj.weight [128, 896] = kv_heads ...
     kv_heads: int = 2
     channels: int = 3  # shape: vision_tower.embeddings.patch_embeddings.projection.weight [1024, 3, 14, 14]
     # shape: vision_tower.embeddings.patch_embeddings.projection.weight [1024, 3, 14, 14]
@@ -444,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d22b10ea3edec61c
+# sha256 of all above: 1482e7feabf28916

@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 522c10d2c13d.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,9 +32,9 @@ class Config:
     state_size: int = 16  # shape: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}.mamba.A_log [8192, 16]
     norm_eps: float = 1e-6  # config: rms_norm_eps
     heads: int = 32  # config: num_attention_heads
-    # config: model.layers.{4..28..8}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: model.layers.{4..28..8}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{4..28..8}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
+    # shape and config: model.layers.{4..28..8}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
     kv_heads: int = 8
     # shape: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}.feed_forward.gate_proj.weight [14336, 4096]
     intermediate_size: int = 14336
@@ -424,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 83cc3b646e631863
+# sha256 of all above: 8321b3a6a2c7eba9

@@ -1,4 +1,4 @@
-"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family layoutlmv3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -153,7 +153,7 @@ class Embeddings(nn.Module):
         self.y_position_embeddings = nn.Embedding(config.layout_positions, config.page_part)
         self.h_position_embeddings = nn.Embedding(config.layout_positions, config.page_side)
         self.w_position_embeddings = nn.Embedding(config.layout_positions, config.page_side)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=1e-5)
 
     def forward(
         self,
@@ -199,7 +199,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=1e-5),
             }
         )
 
@@ -223,7 +223,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=1e-5),
             }
         )
 
@@ -260,7 +260,7 @@ class Model(nn.Module):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.pos_embed = nn.Parameter(torch.zeros(1, 197, config.hidden_size))
         self.norm = nn.LayerNorm(config.hidden_size, eps=1e-6)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=1e-5)
         self.encoder: Any = nn.ModuleDict(
             {
                 "rel_pos_bias": nn.Embedding(config.heads, config.text_buckets),
@@ -353,4 +353,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "pad_token_id": 1, "patch_size": 16,
 # "type_vocab_size": 2, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d895540e5c8df255
+# sha256 of all above: 40a4c02419df46f9

@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 522c10d2c13d.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 768  # shape: led.shared.weight [50265, 768]
     heads: int = 12  # config: decoder_attention_heads
-    # config: led.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
+    # shape and config: led.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     one_sided_window: int = 512  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     intermediate_size: int = 3072  # shape: led.decoder.layers.{0..5}.fc1.weight [3072, 768]
@@ -340,4 +340,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7d85340598b795d9
+# sha256 of all above: 383efb39626d7c36

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,17 +26,15 @@ class Config:
 
     vision_hidden_size: int = 1408  # shape: vision_model.layernorm_pre.weight [1408]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_model.model.layers.{0..33}.self_attn.q_proj.weight [1408, 1408] = heads * head_dim
+    # shape and config: vision_model.model.layers.{0..33}.self_attn.q_proj.weight [1408, 1408] = heads * ...
     vision_head_dim: int = 88
     text_hidden_size: int = 5120  # shape: language_model.lm_head.weight [202048, 5120]
     text_heads: int = 40  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.q_proj.weight [5120, 5120] = heads * ...
+    # shape and config: language_model.model.layers.{0..2,4..6,..}.self_attn.q_proj.weight [5120, 5120] = ...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0..2,4..6,..}.self_attn.k_proj.weight [1024, 5120] = kv_heads ...
+    # shape and config: language_model.model.layers.{0..2,4..6,..}.self_attn.k_proj.weight [1024, 5120] = ...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
-    # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
-    attention_scale: float = 0.08838834764831845
     # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.shared_expert.gate_proj.weight ...
     shared_expert_intermediate_size: int = 8192
     # shape: vision_model.model.layers.{0..33}.mlp.fc1.weight [5632, 1408]
@@ -53,7 +51,7 @@ class Config:
     intermediate_size: int = 8192
     experts_per_token: int = 1  # config: text_config.num_experts_per_tok
     channels: int = 3  # config: vision_config.num_channels
-    # config: vision_model.patch_embedding.linear.weight [1408, 588] = channels * patch_size ** 2
+    # shape and config: vision_model.patch_embedding.linear.weight [1408, 588] = channels * patch_size ** 2
     patch_size: int = 14
     positions: int = 577  # shape: vision_model.positional_embedding_vlm [577, 1408]
     vision_layers: int = 34  # name: vision_model.model.layers.*
@@ -119,6 +117,10 @@ class Config:
     rotary_low_factor: float = 1.0  # config: text_config.rope_scaling.low_freq_factor
     rotary_high_factor: float = 1.0  # config: text_config.rope_scaling.high_freq_factor
     rotary_original_positions: int = 8192  # config: text_config.rope_scaling.original_max_position_embeddings
+
+    @property
+    def attention_scale(self) -> float:
+        return self.text_head_dim**-0.5  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
 
 
 @dataclass
@@ -699,4 +701,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta":
 # 10000}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7e0d682e665c8c13
+# sha256 of all above: edfbf2ff06724c47

@@ -1,4 +1,4 @@
-"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 522c10d2c13d.
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family llama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,8 +24,9 @@ class Config:
 
     hidden_size: int = 2048  # shape: lm_head.weight [32000, 2048]
     heads: int = 32  # config: num_attention_heads
-    head_dim: int = 64  # config: model.layers.{0..21}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
-    # config: model.layers.{0..21}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
+    # shape and config: model.layers.{0..21}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
+    head_dim: int = 64
+    # shape and config: model.layers.{0..21}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
     kv_heads: int = 4
     intermediate_size: int = 5632  # shape: model.layers.{0..21}.mlp.gate_proj.weight [5632, 2048]
     norm_eps: float = 1e-5  # config: rms_norm_eps
@@ -219,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
-# sha256 of all above: 6663bc5fe5940eb8
+# sha256 of all above: ea36f57458f7ae3f

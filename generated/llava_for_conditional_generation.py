@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 522c10d2c13d.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,11 +28,11 @@ class Config:
 
     vision_hidden_size: int = 1024  # shape: vision_tower.vision_model.pre_layrnorm.weight [1024]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # config: vision_tower.vision_model.encoder.layers.{0..23}.self_attn.q_proj.weight [1024, 1024] = ...
+    # shape and config: vision_tower.vision_model.encoder.layers.{0..23}.self_attn.q_proj.weight [1024, ...
     vision_head_dim: int = 64
     text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [32064, 4096]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: language_model.model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads ...
     text_head_dim: int = 128
     channels: int = 3  # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
     # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
@@ -42,7 +42,6 @@ class Config:
     text_intermediate_size: int = 11008
     # shape: vision_tower.vision_model.encoder.layers.{0..23}.mlp.fc1.weight [4096, 1024]
     vision_intermediate_size: int = 4096
-    input_size: int = 1024  # shape: multi_modal_projector.linear_1.weight [4096, 1024]
     projector_size: int = 4096  # shape: multi_modal_projector.linear_1.weight [4096, 1024]
     output_size: int = 4096  # shape: multi_modal_projector.linear_2.weight [4096, 4096]
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
@@ -247,7 +246,7 @@ class Projector(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.linear_1 = nn.Linear(config.input_size, config.projector_size)
+        self.linear_1 = nn.Linear(config.vision_hidden_size, config.projector_size)
         self.linear_2 = nn.Linear(config.projector_size, config.output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -298,7 +297,8 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(1024)  # unused: features are taken from between the layers
+        # unused: features are taken from between the layers
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = self.pre_layrnorm(self.embeddings(pixel_values))
@@ -406,4 +406,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 0f19d5d6ae1e5260
+# sha256 of all above: 34d2bb1a85d0881c

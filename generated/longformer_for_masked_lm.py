@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 522c10d2c13d.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,10 @@ class Config:
     hidden_size: int = 768  # shape: lm_head.dense.weight [768, 768]
     segments: int = 1  # shape: longformer.embeddings.token_type_embeddings.weight [1, 768]
     positions: int = 4098  # shape: longformer.embeddings.position_embeddings.weight [4098, 768]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     padding_index: int = 1  # config: pad_token_id
     heads: int = 12  # config: num_attention_heads
-    # config: longformer.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: longformer.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     # shape: longformer.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
@@ -95,7 +96,7 @@ class Embeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -115,7 +116,7 @@ class LmHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -145,7 +146,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -180,7 +181,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -275,4 +276,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9742191042a216d3
+# sha256 of all above: 98974a9a1c9210d6

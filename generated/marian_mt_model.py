@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,14 +25,17 @@ class Config:
 
     hidden_size: int = 512  # shape: model.shared.weight [58101, 512]
     heads: int = 8  # config: decoder_attention_heads
-    # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [512, 512] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [512, 512] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 512]
     positions: int = 512  # shape: model.decoder.embed_positions.weight [512, 512]
     encoder_layers: int = 6  # name: model.encoder.layers.*
-    embedding_scale: float = 22.627416997969522  # rule: families/pegasus.yaml: hidden_size ** 0.5
     decoder_layers: int = 6  # name: model.decoder.layers.*
     vocab_size: int = 58101  # shape: model.shared.weight [58101, 512]
+
+    @property
+    def embedding_scale(self) -> float:
+        return self.hidden_size**0.5  # rule: families/pegasus.yaml: hidden_size ** 0.5
 
 
 @dataclass
@@ -303,4 +306,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f11fe7713795ebfa
+# sha256 of all above: 4e7269e5adf156fc

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,13 +28,13 @@ class Config:
     backbone_hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
     backbone_heads: tuple[int, ...] = (3, 6, 12, 24)
-    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight [256, ...
+    # shape and config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.value_proj.weight...
     head_dim: int = 32
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.attention.self.relative_positi...
     window_size: int = 7
     hidden_size: int = 256  # shape: model.transformer_module.queries_embedder.weight [100, 256]
     pixel_decoder_heads: int = 8  # config: num_attention_heads
-    # config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.sampling_offsets.weight ...
+    # shape and config: model.pixel_level_module.decoder.encoder.layers.{0..5}.self_attn.sampling_offsets.w...
     points: int = 12
     decoder_heads: int = 8  # config: num_attention_heads
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
@@ -50,6 +50,7 @@ class Config:
     # shape: model.pixel_level_module.decoder.encoder.layers.{0..5}.fc1.weight [1024, 256]
     pixel_decoder_intermediate_size: int = 1024
     pixel_decoder_layers: int = 6  # name: model.pixel_level_module.decoder.encoder.layers.*
+    norm_eps: float = 1e-5  # rule: families/mask2former.yaml (the published code)
     # shape: model.pixel_level_module.encoder.encoder.layers.0.blocks.{0..1}.intermediate.dense.weight ...
     backbone_expansion: int = 4
     decoder_layers: int = 9  # name: model.transformer_module.decoder.layers.*
@@ -457,8 +458,8 @@ class OutputMap(nn.ModuleList):
 
 
 class MaskHead(nn.ModuleList):
-    """model.transformer_module.decoder.mask_predictor.mask_embedder: feed-forward of two or three linear
-    layers with ReLU.
+    """model.transformer_module.decoder.mask_predictor.mask_embedder: feed-forward of three linear layers
+    with ReLU.
     """
 
     __getitem__: Any
@@ -466,15 +467,14 @@ class MaskHead(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.ModuleList([nn.Linear(256, config.inner_size)]),
+                nn.ModuleList([nn.Linear(config.hidden_size, config.inner_size)]),
+                nn.ModuleList([nn.Linear(config.inner_size, config.inner_size)]),
                 nn.ModuleList([nn.Linear(config.inner_size, 256)]),
-                nn.ModuleList([nn.Linear(256, 256)]),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self[1][0](F.relu(self[0][0](x)))
-        return self[2][0](F.relu(x))
+        return self[2][0](F.relu(self[1][0](F.relu(self[0][0](x)))))
 
 
 class DecoderLayer(nn.Module):
@@ -609,9 +609,9 @@ class BackboneLayer(nn.Module):
     def __init__(self, config: Config, hidden_size: int, heads: int):
         super().__init__()
         intermediate_size = config.backbone_expansion * hidden_size
-        self.layernorm_before = nn.LayerNorm(hidden_size)
+        self.layernorm_before = nn.LayerNorm(hidden_size, eps=config.norm_eps)
         self.attention = BackboneAttention(config, hidden_size=hidden_size, heads=heads)
-        self.layernorm_after = nn.LayerNorm(hidden_size)
+        self.layernorm_after = nn.LayerNorm(hidden_size, eps=config.norm_eps)
         self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
@@ -752,7 +752,9 @@ class StagedEncoder(nn.Module):
             }
         )
         # unused: each map has a norm of its own
-        self.swin = nn.ModuleDict({"layernorm": nn.LayerNorm(config.backbone_hidden_sizes[3])})
+        self.swin = nn.ModuleDict(
+            {"layernorm": nn.LayerNorm(config.backbone_hidden_sizes[3], eps=config.norm_eps)}
+        )
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = self.embeddings(pixel_values)
@@ -848,4 +850,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 68c93c1f04350076
+# sha256 of all above: a89b6337359e824b

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 522c10d2c13d.
+"""kyutai/mimi: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 512  # shape: downsample.conv.weight [512, 512, 4]
     heads: int = 8  # default: num_attention_heads, left out: the default of mimi
-    # default: decoder_transformer.layers.{0..7}.self_attn.q_proj.weight [512, 512] = heads * head_dim
+    # shape and default: decoder_transformer.layers.{0..7}.self_attn.q_proj.weight [512, 512] = heads * ...
     head_dim: int = 64
     # shape: quantizer.acoustic_residual_vector_quantizer.layers.{0..30}.codebook.embed_sum [2048, 256]
     codes: int = 2048
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 038efbdf7e8f14b7
+# sha256 of all above: 56883c7121ee928c

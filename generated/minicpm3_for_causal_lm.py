@@ -1,4 +1,4 @@
-"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 522c10d2c13d.
+"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family minicpm3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,12 +25,12 @@ class Config:
     hidden_size: int = 2560  # shape: model.norm.weight [2560]
     query_lora_rank: int = 768  # shape: model.layers.{0..61}.self_attn.q_a_proj.weight [768, 2560]
     heads: int = 40  # config: num_attention_heads
-    # config: model.layers.{0..61}.self_attn.q_b_proj.weight [3840, 768] = heads * head_dim
+    # shape and config: model.layers.{0..61}.self_attn.q_b_proj.weight [3840, 768] = heads * head_dim
     head_dim: int = 96
     kv_lora_rank: int = 256  # shape: model.layers.{0..61}.self_attn.kv_a_layernorm.weight [256]
-    # config: model.layers.{0..61}.self_attn.kv_b_proj.weight [5120, 256] = heads * (nope_dim + value_dim)
+    # shape and config: model.layers.{0..61}.self_attn.kv_b_proj.weight [5120, 256] = heads * (nope_dim + ...
     nope_dim: int = 64
-    # config: model.layers.{0..61}.self_attn.o_proj.weight [2560, 2560] = heads * value_dim
+    # shape and config: model.layers.{0..61}.self_attn.o_proj.weight [2560, 2560] = heads * value_dim
     value_dim: int = 64
     intermediate_size: int = 6400  # shape: model.layers.{0..61}.mlp.gate_proj.weight [6400, 2560]
     # rule: families/minicpm3.yaml: residual.depth_scale / sqrt(layers)
@@ -38,9 +38,12 @@ class Config:
     vocab_size: int = 73448  # shape: model.embed_tokens.weight [73448, 2560]
     layers: int = 62  # name: model.layers.*
     embedding_scale: int = 12  # config: scale_emb
-    rotary_dim: int = 32  # config: qk_rope_head_dim
     rotary_base: float = 10000.0  # config: rope_theta
     scale: float = 0.1  # rule: vocabulary/config_heads.yaml: 1 / head.divisor
+
+    @property
+    def rotary_dim(self) -> int:
+        return self.head_dim - self.nope_dim  # config: qk_rope_head_dim
 
 
 @dataclass
@@ -244,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1.4, "scale_emb": 12, "tie_word_embeddings": true, "v_head_dim": 64, "vocab_size": 73448}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 814729226eacf97f
+# sha256 of all above: 57875aafb3ec0870

@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 522c10d2c13d.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,9 @@ class Config:
 
     hidden_size: int = 4096  # shape: lm_head.weight [32000, 4096]
     heads: int = 32  # config: num_attention_heads
-    # config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{0..31}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
+    # shape and config: model.layers.{0..31}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
     kv_heads: int = 8
     intermediate_size: int = 14336  # shape: model.layers.{0..31}.mlp.gate_proj.weight [14336, 4096]
     norm_eps: float = 1e-5  # config: rms_norm_eps
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ab897802adaae72a
+# sha256 of all above: 1ac93004fa824643

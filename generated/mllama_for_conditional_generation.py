@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,14 +26,14 @@ class Config:
 
     text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [128256, 4096]
     text_heads: int = 32  # config: text_config.num_attention_heads
-    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.q_proj.weight [4096, 4096] = heads * ...
+    # shape and config: language_model.model.layers.{0..2,4..7,..}.self_attn.q_proj.weight [4096, 4096] = ...
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = kv_heads ...
+    # shape and config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = ...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     vision_hidden_size: int = 1280  # shape: vision_model.layernorm_pre.weight [1280]
     vision_heads: int = 16  # config: vision_config.attention_heads
-    # config: vision_model.global_transformer.layers.{0..7}.self_attn.q_proj.weight [1280, 1280] = heads ...
+    # shape and config: vision_model.global_transformer.layers.{0..7}.self_attn.q_proj.weight [1280, ...
     vision_head_dim: int = 80
     tile_shapes: int = 9  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
     tiles: int = 4  # shape: vision_model.post_tile_positional_embedding.embedding.weight [9, 5120]
@@ -47,7 +47,7 @@ class Config:
     vision_layers: int = 32  # name: vision_model.transformer.layers.*
     states_layers: tuple[int, ...] = (3, 7, 15, 23, 30)  # config: vision_config.intermediate_layers_indices
     vocab_size: int = 128256  # shape: language_model.lm_head.weight [128256, 4096]
-    # config: language_model.model.embed_tokens.weight [128264, 4096] = vocab_size + fact.embedding.spare
+    # shape and config: language_model.model.embed_tokens.weight [128264, 4096] = vocab_size + ...
     spare: int = 8
     # rule: families/mllama_text.yaml: True where cross_attention.layers says
     reads_images: tuple[bool, ...] = (
@@ -345,10 +345,10 @@ class GatedLayers(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.self_attn = VisionAttention(config)
         self.gate_attn = nn.Parameter(torch.zeros(1))
-        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.mlp = VisionFeedForward(config)
         self.gate_ffn = nn.Parameter(torch.zeros(1))
 
@@ -395,9 +395,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.self_attn = VisionAttention(config)
-        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
         self.mlp = VisionFeedForward(config)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -647,4 +647,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d2ca48d0be3c2c53
+# sha256 of all above: 58d58e54b6f3b5c1

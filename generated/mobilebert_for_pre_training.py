@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,7 @@ class Config:
     rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
     narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
     heads: int = 4  # config: num_attention_heads
-    # config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * head_dim
+    # shape and config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * ...
     head_dim: int = 32
     # shape: mobilebert.encoder.layer.{0..23}.ffn.{0..2}.intermediate.dense.weight [512, 128]
     intermediate_size: int = 512
@@ -333,4 +333,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 1baa73aacbc9972e
+# sha256 of all above: 0e8622cdb2785eb2

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
     channels: int = 3  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     kernel_size: int = 3  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
-    norm_eps: float = 0.001  # config: layer_norm_eps
+    batch_norm_eps: float = 0.001  # config: layer_norm_eps
     pooled_size: int = 1280  # shape: classifier.weight [1001, 1280]
     labels: int = 1001  # shape: classifier.weight [1001, 1280]
 
@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
         self.convolution = nn.Conv2d(
             config.channels, config.embedding_size, kernel_size=config.kernel_size, stride=2, bias=False
         )
-        self.normalization = nn.BatchNorm2d(config.embedding_size, eps=config.norm_eps)
+        self.normalization = nn.BatchNorm2d(config.embedding_size, eps=config.batch_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = pixel_values.type_as(self.convolution.weight)
@@ -77,7 +77,7 @@ class Depthwise(nn.Module):
         self.convolution = nn.Conv2d(
             out_channels, out_channels, kernel_size=3, stride=stride, groups=out_channels, bias=False
         )
-        self.normalization = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.normalization = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         x = pad_same(x, self.kernel_size, self.stride)
@@ -90,7 +90,7 @@ class Contraction(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.normalization = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+        self.normalization = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.normalization(self.convolution(x))
@@ -213,4 +213,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: eb701e57a933b6cd
+# sha256 of all above: bf1dbd6d9bc8ac07

@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 522c10d2c13d.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -23,11 +23,11 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    batch_norm_eps: float = 1e-5  # config: architecture
     hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
-    layers: tuple[int, ...] = (1, 2, 3, 2, 3, 1)  # name: blocks.0.* and 5 more
     channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     pooled_size: int = 1024  # shape: classifier.weight [1000, 1024]
     labels: int = 1000  # shape: classifier.weight [1000, 1024]
@@ -49,14 +49,14 @@ class LayerWithDepthwiseExpansionAndStride(nn.Module):
     convolution and a projection.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(72)
+        self.bn1 = nn.BatchNorm2d(72, eps=config.batch_norm_eps)
         self.conv_dw = nn.Conv2d(72, 72, kernel_size=3, stride=2, padding=1, groups=72, bias=False)
-        self.bn2 = nn.BatchNorm2d(72)
+        self.bn2 = nn.BatchNorm2d(72, eps=config.batch_norm_eps)
         self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(24)
+        self.bn3 = nn.BatchNorm2d(24, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_pw(x)))
@@ -68,14 +68,14 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
     convolution, a projection and a residual.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(88)
+        self.bn1 = nn.BatchNorm2d(88, eps=config.batch_norm_eps)
         self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, padding=1, groups=88, bias=False)
-        self.bn2 = nn.BatchNorm2d(88)
+        self.bn2 = nn.BatchNorm2d(88, eps=config.batch_norm_eps)
         self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(24)
+        self.bn3 = nn.BatchNorm2d(24, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_pw(x)))
@@ -102,7 +102,7 @@ class LayerWithConvolution(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.conv = nn.Conv2d(96, config.hidden_size, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(config.hidden_size)
+        self.bn1 = nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(self.bn1(self.conv(x)))
@@ -115,6 +115,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
         stride: int,
@@ -123,7 +124,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
     ):
         super().__init__()
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.bn1 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
         self.conv_dw = nn.Conv2d(
             out_channels,
             out_channels,
@@ -133,10 +134,10 @@ class LayerWithDepthwiseExpansion(nn.Module):
             groups=out_channels,
             bias=False,
         )
-        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.bn2 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
         self.conv_pwl = nn.Conv2d(out_channels, contraction_out_channels, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(contraction_out_channels)
+        self.bn3 = nn.BatchNorm2d(contraction_out_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.bn1(self.conv_pw(x)))
@@ -149,17 +150,19 @@ class Layer(nn.Module):
     convolution, squeeze-and-excitation, a projection and a residual.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(
+        self, config: Config, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int
+    ):
         super().__init__()
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.bn1 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
         self.conv_dw = nn.Conv2d(
             out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
-        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.bn2 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
         self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(in_channels)
+        self.bn3 = nn.BatchNorm2d(in_channels, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.bn1(self.conv_pw(x)))
@@ -172,13 +175,13 @@ class LayerWithDepthwiseProjected(nn.Module):
     projection.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv_dw = nn.Conv2d(16, 16, kernel_size=3, stride=2, padding=1, groups=16, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
+        self.bn1 = nn.BatchNorm2d(16, eps=config.batch_norm_eps)
         self.se = SqueezeExcitation(channels=16, reduced_size=8)
         self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(16)
+        self.bn2 = nn.BatchNorm2d(16, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_dw(x)))
@@ -190,10 +193,7 @@ class StageWithDepthwise(nn.ModuleList):
 
     def __init__(self, config: Config):
         super().__init__(
-            [
-                LayerWithDepthwiseExpansionAndStride(),
-                *(LayerWithDepthwiseExpansionAndResidual() for _ in range(config.layers[1] - 1)),
-            ]
+            [LayerWithDepthwiseExpansionAndStride(config), LayerWithDepthwiseExpansionAndResidual(config)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class StageWithConvolution(nn.ModuleList):
     """blocks.5: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(LayerWithConvolution(config) for _ in range(config.layers[5]))
+        super().__init__([LayerWithConvolution(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -218,7 +218,7 @@ class StageWithGated(nn.ModuleList):
     """blocks.0: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(LayerWithDepthwiseProjected() for _ in range(config.layers[0]))
+        super().__init__([LayerWithDepthwiseProjected(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -231,32 +231,57 @@ class Stage(nn.ModuleList):
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
-        stride: int,
         squeeze_excitation_reduced_size: int,
         layers_in_channels: int,
         layers_out_channels: int,
         layers_squeeze_excitation_reduced_size: int,
-        layers: int,
     ):
         super().__init__(
             [
                 LayerWithDepthwiseExpansion(
+                    config,
                     in_channels=in_channels,
                     out_channels=out_channels,
-                    stride=stride,
+                    stride=2,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                     contraction_out_channels=layers_in_channels,
                 ),
                 *(
                     Layer(
+                        config,
                         in_channels=layers_in_channels,
                         out_channels=layers_out_channels,
                         squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
                     )
-                    for _ in range(layers - 1)
+                    for _ in range(2)
                 ),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class StageWithGatedAndExpansion(nn.ModuleList):
+    """blocks.3: a stage of layers in sequence."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            [
+                LayerWithDepthwiseExpansion(
+                    config,
+                    in_channels=40,
+                    out_channels=120,
+                    stride=1,
+                    squeeze_excitation_reduced_size=32,
+                    contraction_out_channels=48,
+                ),
+                Layer(config, in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
             ]
         )
 
@@ -275,44 +300,33 @@ class Model(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
-        self.bn1 = nn.BatchNorm2d(config.embedding_size)
+        self.bn1 = nn.BatchNorm2d(config.embedding_size, eps=config.batch_norm_eps)
         self.blocks = nn.ModuleList(
             [
                 StageWithGated(config),
                 StageWithDepthwise(config),
                 Stage(
+                    config,
                     in_channels=24,
                     out_channels=96,
-                    stride=2,
                     squeeze_excitation_reduced_size=24,
                     layers_in_channels=40,
                     layers_out_channels=240,
                     layers_squeeze_excitation_reduced_size=64,
-                    layers=config.layers[2],
                 ),
+                StageWithGatedAndExpansion(config),
                 Stage(
-                    in_channels=40,
-                    out_channels=120,
-                    stride=1,
-                    squeeze_excitation_reduced_size=32,
-                    layers_in_channels=48,
-                    layers_out_channels=144,
-                    layers_squeeze_excitation_reduced_size=40,
-                    layers=config.layers[3],
-                ),
-                Stage(
+                    config,
                     in_channels=48,
                     out_channels=288,
-                    stride=2,
                     squeeze_excitation_reduced_size=72,
                     layers_in_channels=96,
                     layers_out_channels=576,
                     layers_squeeze_excitation_reduced_size=144,
-                    layers=config.layers[4],
                 ),
                 StageWithConvolution(config),
             ]
@@ -360,4 +374,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: acc4f67858c834c1
+# sha256 of all above: f9119d2410d4af90

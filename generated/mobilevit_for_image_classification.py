@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 522c10d2c13d.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,19 +26,19 @@ class Config:
 
     channels: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
     # shape: mobilevit.encoder.layer.0.layer.0.reduce_1x1.convolution.weight [32, 64, 1, 1] and 4 more
     output_sizes: tuple[int, ...] = (32, 64, 96, 128, 160)
     pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     heads: int = 4  # config: num_attention_heads
-    # config: mobilevit.encoder.layer.2.transformer.layer.{0..1}.attention.attention.query.weight [144, ...
+    # shape and config: mobilevit.encoder.layer.2.transformer.layer.{0..1}.attention.attention.query.weight...
     head_dims: tuple[int, ...] = (36, 48, 60)
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     # shape: mobilevit.encoder.layer.2.transformer.layer.{0..1}.intermediate.dense.weight [288, 144] and ...
     expansion: int = 2
     # shape: mobilevit.encoder.layer.0.layer.0.conv_3x3.convolution.weight [64, 1, 3, 3] and 5 more
     layer_expansion: int = 4
-    layers: tuple[int, ...] = (1, 3, 2, 4, 3)  # name: mobilevit.encoder.layer.0.layer.* and 4 more
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 640  # shape: classifier.weight [1000, 640]
     labels: int = 1000  # shape: classifier.weight [1000, 640]
@@ -96,7 +96,7 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -176,9 +176,9 @@ class Layer(nn.Module):
     def __init__(self, config: Config, hidden_size: int, head_dim: int):
         super().__init__()
         intermediate_size = config.expansion * hidden_size
-        self.layernorm_before = nn.LayerNorm(hidden_size)
+        self.layernorm_before = nn.LayerNorm(hidden_size, eps=config.norm_eps)
         self.attention = Attention(config, hidden_size=hidden_size, head_dim=head_dim)
-        self.layernorm_after = nn.LayerNorm(hidden_size)
+        self.layernorm_after = nn.LayerNorm(hidden_size, eps=config.norm_eps)
         self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
@@ -259,7 +259,7 @@ class StageWithStride(nn.Module):
                 )
             }
         )
-        self.layernorm = nn.LayerNorm(hidden_size)
+        self.layernorm = nn.LayerNorm(hidden_size, eps=config.norm_eps)
         self.conv_projection = Expansion(in_channels=hidden_size, out_channels=output_size, kernel_size=1)
         self.fusion = Expansion(
             in_channels=convolution_3_in_channels, out_channels=output_size, kernel_size=3
@@ -281,10 +281,11 @@ class Stage(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(
-                config, input_size=config.embedding_size, stride=1, output_size=config.output_sizes[0]
-            )
-            for _ in range(config.layers[0])
+            [
+                LayerWithDepthwise(
+                    config, input_size=config.embedding_size, stride=1, output_size=config.output_sizes[0]
+                )
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -303,7 +304,7 @@ class StageWithResidual(nn.Module):
                 LayerWithDepthwise(
                     config, input_size=config.output_sizes[0], stride=2, output_size=config.output_sizes[1]
                 ),
-                *(LayerWithDepthwiseAndResidual(config) for _ in range(config.layers[1] - 1)),
+                *(LayerWithDepthwiseAndResidual(config) for _ in range(2)),
             ]
         )
 
@@ -333,7 +334,7 @@ class StagedEncoder(nn.Module):
                             output_size=config.output_sizes[2],
                             hidden_size=144,
                             head_dim=config.head_dims[0],
-                            layers=config.layers[2],
+                            layers=2,
                             convolution_3_in_channels=192,
                         ),
                         StageWithStride(
@@ -342,7 +343,7 @@ class StagedEncoder(nn.Module):
                             output_size=config.output_sizes[3],
                             hidden_size=192,
                             head_dim=config.head_dims[1],
-                            layers=config.layers[3],
+                            layers=4,
                             convolution_3_in_channels=256,
                         ),
                         StageWithStride(
@@ -351,7 +352,7 @@ class StagedEncoder(nn.Module):
                             output_size=config.output_sizes[4],
                             hidden_size=240,
                             head_dim=config.head_dims[2],
-                            layers=config.layers[4],
+                            layers=3,
                             convolution_3_in_channels=320,
                         ),
                     ]
@@ -407,4 +408,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 258abccd97ab587a
+# sha256 of all above: 9be0f72de15f2079

@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 522c10d2c13d.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,14 +26,14 @@ class Config:
 
     channels: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     # shape: mobilevitv2.encoder.layer.2.transformer.layer.{0..1}.ffn.conv1.convolution.weight [256, 128, ...
     expansion: int = 2
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     # shape: mobilevitv2.encoder.layer.0.layer.0.conv_3x3.convolution.weight [64, 1, 3, 3] and 5 more
     layer_expansion: int = 2
-    layers: tuple[int, ...] = (1, 2, 2, 4, 3)  # name: mobilevitv2.encoder.layer.0.layer.* and 4 more
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 512  # shape: classifier.weight [1000, 512]
     labels: int = 1000  # shape: classifier.weight [1000, 512]
@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -153,9 +153,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config, hidden_size: int):
         super().__init__()
-        self.layernorm_before = nn.GroupNorm(1, hidden_size)
+        self.layernorm_before = nn.GroupNorm(1, hidden_size, eps=config.norm_eps)
         self.attention = Attention(hidden_size=hidden_size)
-        self.layernorm_after = nn.GroupNorm(1, hidden_size)
+        self.layernorm_after = nn.GroupNorm(1, hidden_size, eps=config.norm_eps)
         self.ffn = FeedForward(config, hidden_size=hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -226,9 +226,9 @@ class StageWithUnfolded(nn.Module):
         self.conv_kxk = Depthwise(config, out_channels=256, stride=1)
         self.conv_1x1: Any = nn.ModuleDict({"convolution": nn.Conv2d(256, 128, kernel_size=1, bias=False)})
         self.transformer: Any = nn.ModuleDict(
-            {"layer": nn.ModuleList(Layer(config, hidden_size=128) for _ in range(config.layers[2]))}
+            {"layer": nn.ModuleList(Layer(config, hidden_size=128) for _ in range(2))}
         )
-        self.layernorm = nn.GroupNorm(1, 128)
+        self.layernorm = nn.GroupNorm(1, 128, eps=config.norm_eps)
         self.conv_projection = Expansion(in_channels=128, out_channels=256)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ class Stage(nn.Module):
         self.transformer: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(Layer(config, hidden_size=hidden_size) for _ in range(layers))}
         )
-        self.layernorm = nn.GroupNorm(1, hidden_size)
+        self.layernorm = nn.GroupNorm(1, hidden_size, eps=config.norm_eps)
         self.conv_projection = Expansion(in_channels=hidden_size, out_channels=output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -275,10 +275,7 @@ class StageWithConvolved(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer = nn.ModuleList(
-            LayerWithDepthwise(config, input_size=32, output_size=64, stride=1)
-            for _ in range(config.layers[0])
-        )
+        self.layer = nn.ModuleList([LayerWithDepthwise(config, input_size=32, output_size=64, stride=1)])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layer:
@@ -294,7 +291,7 @@ class StageWithConvolvedAndStride(nn.Module):
         self.layer = nn.ModuleList(
             [
                 LayerWithDepthwise(config, input_size=64, output_size=128, stride=2),
-                *(LayerWithDepthwiseAndResidual(config) for _ in range(config.layers[1] - 1)),
+                LayerWithDepthwiseAndResidual(config),
             ]
         )
 
@@ -317,12 +314,8 @@ class StagedEncoder(nn.Module):
                         StageWithConvolved(config),
                         StageWithConvolvedAndStride(config),
                         StageWithUnfolded(config),
-                        Stage(
-                            config, input_size=256, output_size=384, hidden_size=192, layers=config.layers[3]
-                        ),
-                        Stage(
-                            config, input_size=384, output_size=512, hidden_size=256, layers=config.layers[4]
-                        ),
+                        Stage(config, input_size=256, output_size=384, hidden_size=192, layers=4),
+                        Stage(config, input_size=384, output_size=512, hidden_size=256, layers=3),
                     ]
                 )
             }
@@ -374,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 09c524212097af41
+# sha256 of all above: 941f70aa6216e531

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,8 +25,9 @@ class Config:
 
     vocab_size: int = 50368  # shape: decoder.bias [50368]
     hidden_size: int = 768  # shape: head.dense.weight [768, 768]
+    norm_eps: float = 1e-5  # config: norm_eps
     heads: int = 12  # config: num_attention_heads
-    head_dim: int = 64  # config: model.layers.0.attn.Wo.weight [768, 768] = heads * head_dim
+    head_dim: int = 64  # shape and config: model.layers.0.attn.Wo.weight [768, 768] = heads * head_dim
     intermediate_size: int = 1152  # shape: model.layers.0.mlp.Wo.weight [768, 1152]
     # rule: families/modernbert.yaml: index % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
@@ -120,7 +121,7 @@ class Embeddings(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return self.norm(self.tok_embeddings(input_ids))
@@ -162,9 +163,9 @@ class LayerWithNormAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.attn_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.attn_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
         self.attn = Attention(config)
-        self.mlp_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.mlp_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -178,7 +179,7 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attn = Attention(config)
-        self.mlp_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.mlp_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -202,7 +203,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             [Layer(config), *(LayerWithNormAttention(config) for _ in range(len(config.layer_types) - 1))]
         )
-        self.final_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -240,7 +241,7 @@ class Model(nn.Module):
         self.head: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.hidden_size, config.hidden_size, bias=False),
-                "norm": nn.LayerNorm(config.hidden_size, bias=False),
+                "norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False),
             }
         )
         self.decoder: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(config.vocab_size))})
@@ -287,4 +288,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 6b5a8ab57f16b0a2
+# sha256 of all above: 8903d8487e969f6b

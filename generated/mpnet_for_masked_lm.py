@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 522c10d2c13d.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,6 +28,7 @@ class Config:
     vocab_size: int = 30527  # shape: embeddings.word_embeddings.weight [30527, 768]
     hidden_size: int = 768  # shape: embeddings.word_embeddings.weight [30527, 768]
     positions: int = 514  # shape: embeddings.position_embeddings.weight [514, 768]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     # rule: families/mpnet.yaml (a constant of the published code, whatever its config says)
     padding_index: int = 1
     heads: int = 12  # shape: encoder.relative_attention_bias.weight [32, 12]
@@ -118,9 +119,9 @@ class Embeddings(nn.Module):
         self.padding_index = config.padding_index
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.positions, dtype=torch.int64))
 
     def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
         x = self.word_embeddings(input_ids)
@@ -165,7 +166,7 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention: Any = nn.ModuleDict(
-            {"attn": Attention(config), "LayerNorm": nn.LayerNorm(config.hidden_size)}
+            {"attn": Attention(config), "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps)}
         )
         self.intermediate: Any = nn.ModuleDict(
             {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
@@ -173,7 +174,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -247,4 +248,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: 83a35d87eaaccf0d
+# sha256 of all above: f5489d6dec2e5822

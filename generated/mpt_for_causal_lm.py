@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 522c10d2c13d.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 4096  # shape: transformer.norm_f.weight [4096]
     heads: int = 32  # config: n_heads
-    # config: transformer.blocks.{0..31}.attn.out_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: transformer.blocks.{0..31}.attn.out_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
     intermediate_size: int = 16384  # shape: transformer.blocks.{0..31}.ffn.up_proj.weight [16384, 4096]
     vocab_size: int = 50432  # shape: transformer.wte.weight [50432, 4096]
@@ -214,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 45825aa700994f69
+# sha256 of all above: 10616072e8302812

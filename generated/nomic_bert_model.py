@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 522c10d2c13d.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,8 @@ class Config:
     hidden_size: int = 768  # shape: embeddings.word_embeddings.weight [30528, 768]
     intermediate_size: int = 3072  # shape: encoder.layers.{0..11}.mlp.fc12.weight [3072, 768]
     heads: int = 12  # config: n_head
-    head_dim: int = 64  # config: encoder.layers.{0..11}.attn.out_proj.weight [768, 768] = heads * head_dim
+    # shape and config: encoder.layers.{0..11}.attn.out_proj.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
     norm_eps: float = 1e-12  # config: layer_norm_epsilon
     vocab_size: int = 30528  # shape: embeddings.word_embeddings.weight [30528, 768]
     segments: int = 2  # shape: embeddings.token_type_embeddings.weight [2, 768]
@@ -213,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: fe9b9a0843340505
+# sha256 of all above: f05f8551cdf21b97

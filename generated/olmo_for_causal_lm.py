@@ -1,4 +1,4 @@
-"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 522c10d2c13d.
+"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family olmo).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,7 +24,7 @@ class Config:
 
     hidden_size: int = 4096  # shape: lm_head.weight [50304, 4096]
     heads: int = 32  # config: num_attention_heads
-    # config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
     intermediate_size: int = 11008  # shape: model.layers.{0..31}.mlp.gate_proj.weight [11008, 4096]
     norm_eps: float = 1e-5  # rule: families/olmo.yaml (a constant of the published code)
@@ -206,4 +206,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 32, "num_key_value_heads": 32, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 5ea9890bf1e7927a
+# sha256 of all above: 686ac7dca98a054d

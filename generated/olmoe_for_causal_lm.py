@@ -1,4 +1,4 @@
-"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 522c10d2c13d.
+"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family olmoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,7 +24,7 @@ class Config:
 
     hidden_size: int = 2048  # shape: lm_head.weight [50304, 2048]
     heads: int = 16  # config: num_attention_heads
-    # config: model.layers.{0..15}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
+    # shape and config: model.layers.{0..15}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
     head_dim: int = 128
     norm_eps: float = 1e-5  # config: rms_norm_eps
     # shape: model.layers.{0..15}.mlp.experts.{0..63}.gate_proj.weight [2048, 2048]
@@ -262,4 +262,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e453b82e3330e643
+# sha256 of all above: 9347950e8338fda4

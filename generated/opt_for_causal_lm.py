@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,11 +24,12 @@ class Config:
 
     hidden_size: int = 768  # shape: decoder.final_layer_norm.weight [768]
     heads: int = 12  # config: num_attention_heads
-    head_dim: int = 64  # config: decoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
+    # shape and config: decoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
     intermediate_size: int = 3072  # shape: decoder.layers.{0..11}.fc1.weight [3072, 768]
     vocab_size: int = 50272  # shape: decoder.embed_tokens.weight [50272, 768]
     position_offset: int = 2  # rule: families/opt.yaml (a constant of the published code)
-    # rule: decoder.embed_positions.weight [2050, 768] = fact.position.offset + positions
+    # shape and rule: decoder.embed_positions.weight [2050, 768] = fact.position.offset + positions
     positions: int = 2048
     layers: int = 12  # name: decoder.layers.*
 
@@ -187,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a98064a02d714086
+# sha256 of all above: b6980122e4b002d5

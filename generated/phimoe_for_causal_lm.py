@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,14 +24,15 @@ class Config:
 
     hidden_size: int = 4096  # shape: lm_head.weight [32064, 4096]
     heads: int = 32  # config: num_attention_heads
-    # config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    # shape and config: model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     head_dim: int = 128
-    # config: model.layers.{0..31}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
+    # shape and config: model.layers.{0..31}.self_attn.k_proj.weight [1024, 4096] = kv_heads * head_dim
     kv_heads: int = 8
     # shape: model.layers.{0..31}.block_sparse_moe.experts.{0..15}.w1.weight [6400, 4096]
     intermediate_size: int = 6400
     experts: int = 16  # shape: model.layers.{0..31}.block_sparse_moe.gate.weight [16, 4096]
     sharing_distance: float = 0.01  # config: router_jitter_noise
+    norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 32064  # shape: lm_head.weight [32064, 4096]
     layers: int = 32  # name: model.layers.*
     rotary_base: float = 1000000.0  # config: rope_theta
@@ -210,9 +211,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.hidden_size)
+        self.input_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size)
+        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.block_sparse_moe = MixtureOfExperts(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -229,7 +230,7 @@ class Decoder(nn.Module):
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -291,4 +292,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: ece14b4e510ac18d
+# sha256 of all above: 5359c70878791819

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     hidden_sizes: tuple[int, ...] = (64, 128, 320, 512)
     norm_eps: float = 1e-6  # config: layer_norm_eps
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
-    # config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
+    # shape and config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
     head_dim: int = 64
     # shape: pvt.encoder.block.0.{0..1}.mlp.dense1.weight [512, 64] and 3 more
     intermediate_sizes: tuple[int, ...] = (512, 1024, 1280, 2048)
@@ -389,4 +389,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 5094f62fcd85b92b
+# sha256 of all above: 5ec1b6ecef2c027b

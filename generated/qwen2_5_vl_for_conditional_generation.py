@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,14 +24,14 @@ class Config:
 
     text_hidden_size: int = 2048  # shape: model.norm.weight [2048]
     heads: int = 16  # config: num_attention_heads
-    # config: model.layers.{0..35}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
+    # shape and config: model.layers.{0..35}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
     text_head_dim: int = 128
-    # config: model.layers.{0..35}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
+    # shape and config: model.layers.{0..35}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
     kv_heads: int = 2
     vision_hidden_size: int = 1280  # shape: visual.blocks.{0..31}.norm1.weight [1280]
     vision_intermediate_size: int = 3420  # shape: visual.blocks.{0..31}.mlp.gate_proj.weight [3420, 1280]
     text_intermediate_size: int = 11008  # shape: model.layers.{0..35}.mlp.gate_proj.weight [11008, 2048]
-    # config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
+    # shape and config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
     vision_head_dim: int = 80
     norm_eps: float = 1e-6  # config: rms_norm_eps
     merge_size: int = 2  # shape: visual.merger.mlp.0.weight [5120, 5120]
@@ -582,4 +582,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6a17d9e584b72695
+# sha256 of all above: 2c4902a17fbbca81

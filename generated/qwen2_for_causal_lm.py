@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,8 +24,10 @@ class Config:
 
     hidden_size: int = 896  # shape: model.norm.weight [896]
     heads: int = 14  # config: num_attention_heads
-    head_dim: int = 64  # config: model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * head_dim
-    kv_heads: int = 2  # config: model.layers.{0..23}.self_attn.k_proj.weight [128, 896] = kv_heads * head_dim
+    # shape and config: model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * head_dim
+    head_dim: int = 64
+    # shape and config: model.layers.{0..23}.self_attn.k_proj.weight [128, 896] = kv_heads * head_dim
+    kv_heads: int = 2
     intermediate_size: int = 4864  # shape: model.layers.{0..23}.mlp.gate_proj.weight [4864, 896]
     norm_eps: float = 1e-6  # config: rms_norm_eps
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 896]
@@ -218,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: 9a0bf15e397c993f
+# sha256 of all above: 5b58ca2d785cbe95

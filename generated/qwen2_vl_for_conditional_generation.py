@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,14 +24,14 @@ class Config:
 
     text_hidden_size: int = 1536  # shape: model.norm.weight [1536]
     text_heads: int = 12  # config: num_attention_heads
-    # config: model.layers.{0..27}.self_attn.q_proj.weight [1536, 1536] = heads * head_dim
+    # shape and config: model.layers.{0..27}.self_attn.q_proj.weight [1536, 1536] = heads * head_dim
     text_head_dim: int = 128
-    # config: model.layers.{0..27}.self_attn.k_proj.weight [256, 1536] = kv_heads * head_dim
+    # shape and config: model.layers.{0..27}.self_attn.k_proj.weight [256, 1536] = kv_heads * head_dim
     kv_heads: int = 2
     text_intermediate_size: int = 8960  # shape: model.layers.{0..27}.mlp.gate_proj.weight [8960, 1536]
     vision_hidden_size: int = 1280  # shape: visual.blocks.{0..31}.norm1.weight [1280]
     vision_heads: int = 16  # config: vision_config.num_heads
-    # config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
+    # shape and config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
     vision_head_dim: int = 80
     vision_intermediate_size: int = 5120  # shape: visual.blocks.{0..31}.mlp.fc1.weight [5120, 1280]
     norm_eps: float = 1e-6  # config: rms_norm_eps
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: fa795f1580a5807b
+# sha256 of all above: 84790c0a3ac7ba8d

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
 
     text_hidden_size: int = 1024  # shape: model.language_model.norm.weight [1024]
     state_key_heads: int = 16  # config: text_config.linear_num_key_heads
-    # config: model.language_model.layers.{0..2,4..6,..}.linear_attn.conv1d.weight [6144, 1, 4] = 2 * ...
+    # shape and config: model.language_model.layers.{0..2,4..6,..}.linear_attn.conv1d.weight [6144, 1, 4] ...
     state_key_dim: int = 128
     # shape: model.language_model.layers.{0..2,4..6,8..10,12..14,16..18,20..22}.linear_attn.A_log [16]
     state_heads: int = 16
@@ -45,7 +45,7 @@ class Config:
     # shape: model.language_model.layers.{0..2,4..6,..}.mlp.gate_proj.weight [3584, 1024]
     text_intermediate_size: int = 3584
     vision_heads: int = 12  # config: vision_config.num_heads
-    # config: model.visual.blocks.{0..11}.attn.proj.weight [768, 768] = heads * head_dim
+    # shape and config: model.visual.blocks.{0..11}.attn.proj.weight [768, 768] = heads * head_dim
     vision_head_dim: int = 64
     # shape: model.visual.blocks.{0..11}.mlp.linear_fc1.weight [3072, 768]
     vision_intermediate_size: int = 3072
@@ -723,4 +723,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 79b3ee6a8cb427ec
+# sha256 of all above: 421ab5c5b4c4b565

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,7 @@ class Config:
     merged_size: int = 2048  # shape: model.visual.deepstack_merger_list.{0..2}.linear_fc2.weight [2048, 4096]
     # shape: model.language_model.layers.{0..27}.mlp.gate_proj.weight [6144, 2048]
     text_intermediate_size: int = 6144
-    # config: model.visual.blocks.{0..23}.attn.proj.weight [1024, 1024] = heads * head_dim
+    # shape and config: model.visual.blocks.{0..23}.attn.proj.weight [1024, 1024] = heads * head_dim
     vision_head_dim: int = 64
     # shape: model.visual.blocks.{0..23}.mlp.linear_fc1.weight [4096, 1024]
     vision_intermediate_size: int = 4096
@@ -594,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: f3098f829b06fcdc
+# sha256 of all above: 4f864159fb81fb55

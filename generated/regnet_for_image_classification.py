@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
 
     channels: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
     # shape: regnet.encoder.stages.0.layers.0.layer.3.convolution.weight [128, 128, 1, 1] and 3 more
     hidden_sizes: tuple[int, ...] = (128, 192, 512, 1088)
@@ -58,7 +58,7 @@ class Embeddings(nn.Module):
             config.channels,
             config.embedding_size,
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -274,4 +274,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 2141b2cdd3fdbf8a
+# sha256 of all above: d63a4b9192b4c0d8

@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 522c10d2c13d.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -28,7 +28,7 @@ class Config:
     stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     layers: int = 2  # name: layer1.*
     channels: int = 3  # shape: conv1.weight [64, 3, 7, 7]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 7  # shape: conv1.weight [64, 3, 7, 7]
     labels: int = 1000  # shape: fc.weight [1000, 512]
 
@@ -132,7 +132,7 @@ class Model(nn.Module):
             config.channels,
             config.hidden_sizes[0],
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -189,4 +189,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4a01f063379c8986
+# sha256 of all above: fd739f0420eed5f5

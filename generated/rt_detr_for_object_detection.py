@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 522c10d2c13d.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,18 +26,20 @@ class Config:
 
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # config: decoder_attention_heads
-    # config: model.decoder.layers.{0..5}.encoder_attn.value_proj.weight [256, 256] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..5}.encoder_attn.value_proj.weight [256, 256] = heads * ...
     head_dim: int = 32
-    # config: model.decoder.layers.{0..5}.encoder_attn.sampling_offsets.weight [192, 256] = 2 * heads * points
+    # shape and config: model.decoder.layers.{0..5}.encoder_attn.sampling_offsets.weight [192, 256] = 2 * ...
     points: int = 12
     # shape: model.backbone.model.embedder.embedder.2.convolution.weight [64, 32, 3, 3]
     embedding_size: int = 64
     # shape: model.backbone.model.encoder.stages.0.layers.0.layer.2.convolution.weight [256, 64, 1, 1] ...
     backbone_hidden_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
+    batch_norm_eps: float = 1e-5  # rule: families/rt_detr.yaml (a constant of the published code)
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     channels: int = 3  # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
     level_maps_kernel_size: int = 1  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..5}.fc1.weight [1024, 256]
     # shape: model.backbone.model.encoder.stages.0.layers.0.layer.0.convolution.weight [64, 64, 1, 1] and ...
     backbone_reduction: int = 4
@@ -303,7 +305,7 @@ class LateralMaps(nn.Module):
             padding=kernel_size // 2,
             bias=False,
         )
-        self.norm = nn.BatchNorm2d(config.hidden_size)
+        self.norm = nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.conv(x))
@@ -314,13 +316,19 @@ class Bottlenecks(nn.Module):
     convolutions with kernels of different size, and an activation (RepVGG).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(256, 256, kernel_size=3, padding=1, bias=False), "norm": nn.BatchNorm2d(256)}
+            {
+                "conv": nn.Conv2d(256, 256, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+            }
         )
         self.conv2: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(256, 256, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(256)}
+            {
+                "conv": nn.Conv2d(256, 256, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -405,7 +413,7 @@ class LevelMaps(nn.ModuleList):
                     padding=config.level_maps_kernel_size // 2,
                     bias=False,
                 ),
-                nn.BatchNorm2d(config.hidden_size),
+                nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             ]
         )
 
@@ -414,42 +422,40 @@ class LevelMaps(nn.ModuleList):
 
 
 class ProposalBoxes(nn.ModuleList):
-    """model.enc_bbox_head.layers: feed-forward of two or three linear layers with ReLU."""
+    """model.enc_bbox_head.layers: feed-forward of three linear layers with ReLU."""
 
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Linear(256, config.proposal_boxes_inner_size),
-                nn.Linear(config.proposal_boxes_inner_size, 256),
-                nn.Linear(256, 4),
+                nn.Linear(config.hidden_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, 4),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self[1](F.relu(self[0](x)))
-        return self[2](F.relu(x))
+        return self[2](F.relu(self[1](F.relu(self[0](x)))))
 
 
 class BoxHeads(nn.Module):
-    """model.decoder.bbox_embed.*: feed-forward of two or three linear layers with ReLU."""
+    """model.decoder.bbox_embed.*: feed-forward of three linear layers with ReLU."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                nn.Linear(256, config.proposal_boxes_inner_size),
-                nn.Linear(config.proposal_boxes_inner_size, 256),
-                nn.Linear(256, 4),
+                nn.Linear(config.hidden_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, config.proposal_boxes_inner_size),
+                nn.Linear(config.proposal_boxes_inner_size, 4),
             ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.layers[1](F.relu(self.layers[0](x)))
-        return self.layers[2](F.relu(x))
+        return self.layers[2](F.relu(self.layers[1](F.relu(self.layers[0](x)))))
 
 
 class ReferenceHead(nn.ModuleList):
-    """model.decoder.query_pos_head.layers: feed-forward of two or three linear layers with ReLU."""
+    """model.decoder.query_pos_head.layers: feed-forward of two linear layers with ReLU."""
 
     def __init__(self):
         super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
@@ -466,12 +472,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder_attn = CrossAttention(config)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self,
@@ -497,10 +503,10 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = Attention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, positions))
@@ -515,14 +521,20 @@ class FinerBlocks(nn.Module):
     after the first, and the sum of both (CSP).
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(512, 256, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(256)}
+            {
+                "conv": nn.Conv2d(512, 256, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+            }
         )
-        self.bottlenecks = nn.ModuleList(Bottlenecks() for _ in range(3))
+        self.bottlenecks = nn.ModuleList(Bottlenecks(config) for _ in range(3))
         self.conv2: Any = nn.ModuleDict(
-            {"conv": nn.Conv2d(512, 256, kernel_size=1, bias=False), "norm": nn.BatchNorm2d(256)}
+            {
+                "conv": nn.Conv2d(512, 256, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -711,9 +723,9 @@ class HybridEncoder(nn.Module):
         super().__init__()
         self.encoder = nn.ModuleList([MapEncoders(config)])
         self.lateral_convs = nn.ModuleList(LateralMaps(config, stride=1, kernel_size=1) for _ in range(2))
-        self.fpn_blocks = nn.ModuleList(FinerBlocks() for _ in range(2))
+        self.fpn_blocks = nn.ModuleList(FinerBlocks(config) for _ in range(2))
         self.downsample_convs = nn.ModuleList(LateralMaps(config, stride=2, kernel_size=3) for _ in range(2))
-        self.pan_blocks = nn.ModuleList(FinerBlocks() for _ in range(2))
+        self.pan_blocks = nn.ModuleList(FinerBlocks(config) for _ in range(2))
 
     def forward(self, levels: list[Tensor]) -> list[Tensor]:
         x = levels[-1]
@@ -802,12 +814,15 @@ class Model(nn.Module):
                 "encoder": HybridEncoder(config),
                 "decoder_input_proj": nn.ModuleList(LevelMaps(config) for _ in range(3)),
                 "enc_output": nn.ModuleList(
-                    [nn.Linear(config.hidden_size, config.hidden_size), nn.LayerNorm(config.hidden_size)]
+                    [
+                        nn.Linear(config.hidden_size, config.hidden_size),
+                        nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+                    ]
                 ),
                 "enc_score_head": nn.Linear(config.hidden_size, config.labels),
                 "enc_bbox_head": nn.ModuleDict({"layers": ProposalBoxes(config)}),
                 "decoder": DeformableDecoder(config),
-                "denoising_class_embed": nn.Embedding(81, 256),
+                "denoising_class_embed": nn.Embedding(81, config.hidden_size),
             }
         )
 
@@ -879,4 +894,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 03d1e8a172bf9f84
+# sha256 of all above: 8fa2161a0eec7a10

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -275,19 +275,18 @@ class DecoderAttention(nn.Module):
 
 
 class MaskMaps(nn.Module):
-    """mask_decoder.output_hypernetworks_mlps.*, mask_decoder.iou_prediction_head: feed-forward of two or
-    three linear layers with ReLU.
+    """mask_decoder.output_hypernetworks_mlps.*, mask_decoder.iou_prediction_head: feed-forward of three
+    linear layers with ReLU.
     """
 
     def __init__(self, config: Config, proj_out_features: int):
         super().__init__()
-        self.proj_in = nn.Linear(256, config.inner_size)
-        self.layers = nn.ModuleList([nn.Linear(config.inner_size, 256)])
-        self.proj_out = nn.Linear(256, proj_out_features)
+        self.proj_in = nn.Linear(config.decoder_hidden_size, config.inner_size)
+        self.layers = nn.ModuleList([nn.Linear(config.inner_size, config.inner_size)])
+        self.proj_out = nn.Linear(config.inner_size, proj_out_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.layers[0](F.relu(self.proj_in(x)))
-        return self.proj_out(F.relu(x))
+        return self.proj_out(F.relu(self.layers[0](F.relu(self.proj_in(x)))))
 
 
 class VisionFeedForward(nn.Module):
@@ -585,4 +584,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: f736340d242a497f
+# sha256 of all above: fc93d756023888a4

@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 522c10d2c13d.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,7 @@ class Config:
     expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
-    # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
+    # shape and config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * ...
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
     labels: int = 1000  # shape: classifier.weight [1000, 256]
@@ -311,4 +311,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: ee948e4c755251cf
+# sha256 of all above: 81f80a4e8bb7e8e3

@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 522c10d2c13d.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,10 +26,13 @@ class Config:
 
     # shape: segformer.encoder.block.0.{0..1}.layer_norm_1.weight [32] and 3 more
     hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
-    tower_expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
+    inner_size: int = 256  # shape: decode_head.linear_c.0.proj.weight [256, 32]
+    levels: int = 4  # shape: decode_head.linear_fuse.weight [256, 1024, 1, 1]
+    labels: int = 150  # shape: decode_head.classifier.weight [150, 256, 1, 1]
+    expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
-    # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
+    # shape and config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * ...
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
 
@@ -63,15 +66,17 @@ class SegmentationHead(nn.Module):
         super().__init__()
         self.linear_c: Any = nn.ModuleList(
             [
-                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[0], 256)}),
-                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[1], 256)}),
-                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[2], 256)}),
-                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[3], 256)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[0], config.inner_size)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[1], config.inner_size)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[2], config.inner_size)}),
+                nn.ModuleDict({"proj": nn.Linear(config.hidden_sizes[3], config.inner_size)}),
             ]
         )
-        self.linear_fuse = nn.Conv2d(1024, 256, kernel_size=1, bias=False)
-        self.batch_norm = nn.BatchNorm2d(256)
-        self.classifier = nn.Conv2d(config.hidden_sizes[3], 150, kernel_size=1)
+        self.linear_fuse = nn.Conv2d(
+            config.levels * config.inner_size, config.inner_size, kernel_size=1, bias=False
+        )
+        self.batch_norm = nn.BatchNorm2d(config.inner_size)
+        self.classifier = nn.Conv2d(config.inner_size, config.labels, kernel_size=1)
 
     def forward(self, maps_of_layers: list[Tensor]) -> Tensor:
         maps, size = maps_of_layers, maps_of_layers[0].shape[-2:]
@@ -90,7 +95,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: Config, hidden_size: int):
         super().__init__()
-        intermediate_size = config.tower_expansion * hidden_size
+        intermediate_size = config.expansion * hidden_size
         self.dense1 = nn.Linear(hidden_size, intermediate_size)
         self.dwconv: Any = nn.ModuleDict(
             {
@@ -339,4 +344,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: d6d22ef884b54bd1
+# sha256 of all above: f2f61f981eab435d

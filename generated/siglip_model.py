@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,7 @@ class Config:
 
     hidden_size: int = 768  # shape: text_model.final_layer_norm.weight [768]
     heads: int = 12  # default: text_config.num_attention_heads, left out: the default of siglip_text_model
-    # default: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
+    # shape and default: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * ...
     head_dim: int = 64
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
     patch_size: int = 16  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
@@ -342,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: f5d5ff6b736f94cb
+# sha256 of all above: dbca81ddb74ede67

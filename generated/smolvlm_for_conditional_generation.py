@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 522c10d2c13d.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,11 +26,11 @@ class Config:
 
     vision_hidden_size: int = 768  # shape: model.vision_model.post_layernorm.weight [768]
     vision_heads: int = 12  # config: vision_config.num_attention_heads
-    # config: model.text_model.layers.{0..29}.self_attn.q_proj.weight [576, 576] = heads * head_dim
+    # shape and config: model.text_model.layers.{0..29}.self_attn.q_proj.weight [576, 576] = heads * head_dim
     head_dim: int = 64
     text_hidden_size: int = 576  # shape: lm_head.weight [49280, 576]
     text_heads: int = 9  # config: text_config.num_attention_heads
-    # config: model.text_model.layers.{0..29}.self_attn.k_proj.weight [192, 576] = kv_heads * head_dim
+    # shape and config: model.text_model.layers.{0..29}.self_attn.k_proj.weight [192, 576] = kv_heads * ...
     kv_heads: int = 3
     # shape: model.text_model.layers.{0..29}.mlp.gate_proj.weight [1536, 576]
     text_intermediate_size: int = 1536
@@ -436,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 95c009efea826fc1
+# sha256 of all above: 14f0a4e125fdf093

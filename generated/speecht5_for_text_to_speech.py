@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,12 +27,13 @@ class Config:
 
     hidden_size: int = 768  # shape: speech_decoder_postnet.feat_out.weight [160, 768]
     heads: int = 12  # config: decoder_attention_heads
-    # config: speecht5.decoder.wrapped_decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = ...
+    # shape and config: speecht5.decoder.wrapped_decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, ...
     head_dim: int = 64
     dropout: float = 0.5  # config: speech_decoder_prenet_dropout
     vocab_size: int = 81  # shape: speecht5.encoder.prenet.embed_tokens.weight [81, 768]
     # shape: speecht5.decoder.wrapped_decoder.layers.{0..5}.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     encoder_layers: int = 12  # name: speecht5.encoder.wrapped_encoder.layers.*
     decoder_layers: int = 6  # name: speecht5.decoder.wrapped_decoder.layers.*
     mel_bins: int = 80  # config: num_mel_bins
@@ -261,11 +262,11 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.self_attn = DecoderAttention(config)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder_attn = CrossAttention(config)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self,
@@ -289,9 +290,9 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = EncoderAttention(config)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, distances: Tensor, mask: Tensor | None) -> Tensor:
         x = self.layer_norm(x + self.attention(x, distances, mask))
@@ -308,7 +309,7 @@ class Encoder(nn.Module):
         self.prenet = EncoderEmbeddings(config)
         self.wrapped_encoder: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
                 "embed_positions": nn.ModuleDict({"pe_k": nn.Embedding(320, 64)}),
                 "layers": nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
             }
@@ -436,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 121e691a2a764d69
+# sha256 of all above: 946b508ecb9f7709

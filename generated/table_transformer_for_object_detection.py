@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     backbone_hidden_sizes: tuple[int, ...] = (64, 128, 256, 512)
     hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
     heads: int = 8  # config: decoder_attention_heads
-    # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
     stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     inner_size: int = 256  # shape: bbox_predictor.layers.0.weight [256, 256]
@@ -39,7 +39,7 @@ class Config:
     encoder_layers: int = 6  # name: model.encoder.layers.*
     decoder_layers: int = 6  # name: model.decoder.layers.*
     channels: int = 3  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
-    stem_step: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
+    stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 7  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
     queries: int = 15  # shape: model.query_position_embeddings.weight [15, 256]
     labels: int = 3  # shape: class_labels_classifier.weight [3, 256]
@@ -229,16 +229,19 @@ class Shortcut(nn.ModuleList):
 
 
 class FeedForward(nn.ModuleList):
-    """bbox_predictor.layers: feed-forward of two or three linear layers with ReLU."""
+    """bbox_predictor.layers: feed-forward of three linear layers with ReLU."""
 
     def __init__(self, config: Config):
         super().__init__(
-            [nn.Linear(256, config.inner_size), nn.Linear(config.inner_size, 256), nn.Linear(256, 4)]
+            [
+                nn.Linear(config.hidden_size, config.inner_size),
+                nn.Linear(config.inner_size, config.inner_size),
+                nn.Linear(config.inner_size, 4),
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self[1](F.relu(self[0](x)))
-        return self[2](F.relu(x))
+        return self[2](F.relu(self[1](F.relu(self[0](x)))))
 
 
 class DecoderLayer(nn.Module):
@@ -408,7 +411,7 @@ class StagedEncoder(nn.Module):
             config.channels,
             config.backbone_hidden_sizes[0],
             kernel_size=config.kernel_size,
-            stride=config.stem_step,
+            stride=config.stem_stride,
             padding=config.kernel_size // 2,
             bias=False,
         )
@@ -513,4 +516,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 3dbfccce9e1ab8e5
+# sha256 of all above: f3fae75ecb7e08de

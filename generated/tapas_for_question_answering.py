@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,7 @@ class Config:
     positions: int = 1024  # shape: tapas.embeddings.position_embeddings.weight [1024, 768]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
-    # config: tapas.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: tapas.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 3072  # shape: tapas.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: tapas.encoder.layer.*
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 674d3fbafc9fa156
+# sha256 of all above: eb57ac680b24c45d

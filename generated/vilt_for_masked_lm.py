@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 522c10d2c13d.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     positions: int = 40  # shape: vilt.embeddings.text_embeddings.position_embeddings.weight [40, 768]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
-    # config: vilt.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: vilt.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     channels: int = 3  # shape: vilt.embeddings.patch_embeddings.projection.weight [768, 3, 32, 32]
     patch_size: int = 32  # shape: vilt.embeddings.patch_embeddings.projection.weight [768, 3, 32, 32]
@@ -317,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 62ce07c015b1b87e
+# sha256 of all above: 624fccaa852ffb21

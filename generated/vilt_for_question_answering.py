@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 522c10d2c13d.
+"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     positions: int = 40  # shape: vilt.embeddings.text_embeddings.position_embeddings.weight [40, 768]
     tower_norm_eps: float = 1e-12  # config: layer_norm_eps
     heads: int = 12  # config: num_attention_heads
-    # config: vilt.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: vilt.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     head_hidden_size: int = 1536  # shape: classifier.0.weight [1536, 768]
     labels: int = 3129  # shape: classifier.3.weight [3129, 1536]
@@ -314,4 +314,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size": 32, "qkv_bias": true,
 # "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 48471b685c5d10c4
+# sha256 of all above: d1356b22c423acaf

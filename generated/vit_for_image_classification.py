@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 522c10d2c13d.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     patch_size: int = 16  # shape: vit.embeddings.patch_embeddings.projection.weight [768, 3, 16, 16]
     positions: int = 197  # shape: vit.embeddings.position_embeddings [1, 197, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: vit.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: vit.encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     norm_eps: float = 1e-12  # config: layer_norm_eps
     intermediate_size: int = 3072  # shape: vit.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
@@ -216,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 494674ba0b2b3b42
+# sha256 of all above: f5761ab8fa7f88bb

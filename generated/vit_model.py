@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 522c10d2c13d.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     patch_size: int = 16  # shape: embeddings.patch_embeddings.projection.weight [768, 3, 16, 16]
     positions: int = 197  # shape: embeddings.position_embeddings [1, 197, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
+    # shape and config: encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     norm_eps: float = 1e-12  # config: layer_norm_eps
     intermediate_size: int = 3072  # shape: encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 815be94edf0a7ea8
+# sha256 of all above: 56de1c06068a5cb6

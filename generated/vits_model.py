@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,9 +26,8 @@ class Config:
     hidden_size: int = 192  # shape: text_encoder.project.weight [384, 192, 1]
     heads: int = 2  # shape: text_encoder.encoder.layers.{0..5}.attention.q_proj.weight [192, 192]
     head_dim: int = 96  # shape: text_encoder.encoder.layers.{0..5}.attention.emb_rel_k [1, 9, 96]
-    # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
-    attention_scale: float = 0.10206207261596575
     dilated_width: int = 3  # shape: duration_predictor.conv_dds.convs_dilated.{0..2}.weight [192, 1, 3]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
     intermediate_size: int = 768
     kernel_size: int = 3  # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
@@ -41,9 +40,16 @@ class Config:
     speech_duration_noise: float = 0.8  # config: noise_scale_duration
     vocab_size: int = 38  # shape: text_encoder.embed_tokens.weight [38, 192]
     layers: int = 6  # name: text_encoder.encoder.layers.*
-    scale: float = 13.856406460551018  # rule: families/vits.yaml: hidden_size ** 0.5
     speech_rate: float = 1.0  # config: speaking_rate
     speech_noise: float = 0.667  # config: noise_scale
+
+    @property
+    def attention_scale(self) -> float:
+        return self.head_dim**-0.5  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
+
+    @property
+    def scale(self) -> float:
+        return self.hidden_size**0.5  # rule: families/vits.yaml: hidden_size ** 0.5
 
 
 @dataclass
@@ -228,9 +234,9 @@ class Dilated(nn.Module):
             )
             for index in range(3)
         )
-        self.norms_1 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
+        self.norms_1 = nn.ModuleList(nn.LayerNorm(192, eps=config.norm_eps) for _ in range(3))
         self.convs_pointwise = nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3))
-        self.norms_2 = nn.ModuleList(nn.LayerNorm(192) for _ in range(3))
+        self.norms_2 = nn.ModuleList(nn.LayerNorm(192, eps=config.norm_eps) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         for apart, first, together, second in zip(
@@ -321,9 +327,9 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor | None, attention_mask: Tensor | None) -> Tensor:
         x = self.layer_norm(x + self.attention(x, mask))
@@ -431,8 +437,8 @@ class DurationPredictor(nn.Module):
             {
                 "convs_dilated": nn.ModuleList(nn.Conv1d(1, 192, kernel_size=3) for _ in range(3)),
                 "convs_pointwise": nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3)),
-                "norms_1": nn.ModuleList(nn.LayerNorm(192) for _ in range(3)),
-                "norms_2": nn.ModuleList(nn.LayerNorm(192) for _ in range(3)),
+                "norms_1": nn.ModuleList(nn.LayerNorm(config.hidden_size) for _ in range(3)),
+                "norms_2": nn.ModuleList(nn.LayerNorm(config.hidden_size) for _ in range(3)),
             }
         )
         self.post_conv_pre = nn.Conv1d(1, 192, kernel_size=1)  # unused: read in training alone
@@ -457,8 +463,12 @@ class DurationPredictor(nn.Module):
                                     "convs_pointwise": nn.ModuleList(
                                         nn.Conv1d(192, 192, kernel_size=1) for _ in range(3)
                                     ),
-                                    "norms_1": nn.ModuleList(nn.LayerNorm(192) for _ in range(3)),
-                                    "norms_2": nn.ModuleList(nn.LayerNorm(192) for _ in range(3)),
+                                    "norms_1": nn.ModuleList(
+                                        nn.LayerNorm(config.hidden_size) for _ in range(3)
+                                    ),
+                                    "norms_2": nn.ModuleList(
+                                        nn.LayerNorm(config.hidden_size) for _ in range(3)
+                                    ),
                                 }
                             ),
                             "conv_pre": nn.Conv1d(1, 192, kernel_size=1),
@@ -579,4 +589,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 04c738e2420467bf
+# sha256 of all above: 3360fdfccb75959d

@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,8 @@ class Config:
     heads: int = 16  # shape: encoder.layers.{0..23}.self_attn.linear_q.weight [1024, 1024]
     head_dim: int = 64  # shape: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64]
     left_positions: int = 64  # default: left_max_position_embeddings, left out: the default of wav2vec2-bert
-    # default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = ...
+    # shape and default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = ...
     right_positions: int = 8
-    scale: float = 0.125  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     # shape: encoder.layers.{0..23}.conv_module.pointwise_conv1.weight [2048, 1024, 1]
     inner_channels: int = 1024
     kernel_size: int = 31  # shape: encoder.layers.{0..23}.conv_module.depthwise_conv.weight [1024, 1, 31]
@@ -37,6 +36,10 @@ class Config:
     intermediate_size: int = 4096  # shape: encoder.layers.{0..23}.ffn1.intermediate_dense.weight [4096, 1024]
     feature_size: int = 160  # shape: feature_projection.layer_norm.weight [160]
     layers: int = 24  # name: encoder.layers.*
+
+    @property
+    def scale(self) -> float:
+        return self.head_dim**-0.5  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
 
 
 @dataclass
@@ -223,7 +226,7 @@ class Model(nn.Module):
             {"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))}
         )
         # unused: stands for frames that training hides
-        self.masked_spec_embed = nn.Parameter(torch.zeros(1024))
+        self.masked_spec_embed = nn.Parameter(torch.zeros(config.hidden_size))
 
     def forward(self, input_features: Tensor, attention_mask: Tensor | None = None) -> Output:
         """input_features (batch, length, 160), attention_mask (batch, length)"""
@@ -264,4 +267,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: dd6d7ae5f274a9e8
+# sha256 of all above: 83282bf68a930486

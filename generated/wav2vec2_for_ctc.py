@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 522c10d2c13d.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 1024  # shape: lm_head.weight [40, 1024]
     heads: int = 16  # config: num_attention_heads
-    # config: wav2vec2.encoder.layers.{0..23}.attention.q_proj.weight [1024, 1024] = heads * head_dim
+    # shape and config: wav2vec2.encoder.layers.{0..23}.attention.q_proj.weight [1024, 1024] = heads * ...
     head_dim: int = 64
     out_channels: int = 512  # shape: wav2vec2.feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
     norm_eps: float = 1e-5  # config: layer_norm_eps
@@ -215,9 +215,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -251,7 +251,7 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size),
+                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
@@ -259,11 +259,11 @@ class Encoder(nn.Module):
             {
                 "pos_conv_embed": Embeddings(config),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
-                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         # unused: stands for frames that training hides
-        self.masked_spec_embed = nn.Parameter(torch.zeros(1024))
+        self.masked_spec_embed = nn.Parameter(torch.zeros(config.hidden_size))
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = input_values[:, None]
@@ -322,4 +322,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f415c1ea508b7b67
+# sha256 of all above: 320f04cf380e4285

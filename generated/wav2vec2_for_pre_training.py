@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,17 +25,18 @@ class Config:
 
     hidden_size: int = 768  # shape: project_hid.weight [256, 768]
     heads: int = 12  # config: num_attention_heads
-    # config: wav2vec2.encoder.layers.{0..11}.attention.q_proj.weight [768, 768] = heads * head_dim
+    # shape and config: wav2vec2.encoder.layers.{0..11}.attention.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     out_channels: int = 512  # shape: wav2vec2.feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
     # shape: wav2vec2.encoder.layers.{0..11}.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
     feature_size: int = 512  # shape: quantizer.weight_proj.weight [640, 512]
     groups: int = 2  # config: num_codevector_groups
-    group_codes: int = 320  # config: quantizer.weight_proj.weight [640, 512] = groups * group_codes
+    group_codes: int = 320  # shape and config: quantizer.weight_proj.weight [640, 512] = groups * group_codes
     code_size: int = 128  # shape: quantizer.codevectors [1, 640, 128]
     position_kernel: int = 128  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [768, 48, 128]
     group_size: int = 48  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [768, 48, 128]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     layers: int = 12  # name: wav2vec2.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
@@ -244,9 +245,9 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.layer_norm(x + self.attention(x, mask))
@@ -276,19 +277,19 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size),
+                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
-                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
             }
         )
         # unused: stands for frames that training hides
-        self.masked_spec_embed = nn.Parameter(torch.zeros(768))
+        self.masked_spec_embed = nn.Parameter(torch.zeros(config.hidden_size))
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         x = input_values[:, None]
@@ -359,4 +360,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 90a3dbc00f36f511
+# sha256 of all above: 66cd6a706fb3e26f

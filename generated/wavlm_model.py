@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,6 +34,7 @@ class Config:
     position_kernel: int = 128
     # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
     group_size: int = 48
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     feature_size: int = 512  # shape: feature_projection.layer_norm.weight [512]
     layers: int = 12  # name: encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
@@ -269,9 +270,9 @@ class Layer(nn.Module):
     def __init__(self, config: Config, has_rel_attn_embed: bool):
         super().__init__()
         self.attention = Attention(config, has_rel_attn_embed=has_rel_attn_embed)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.feed_forward = FeedForward(config)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         x = self.layer_norm(x + self.attention(x, bias, mask))
@@ -300,21 +301,21 @@ class Model(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size),
+                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
-                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
                 "layers": nn.ModuleList(
                     Layer(config, has_rel_attn_embed=index == 0) for index in range(config.layers)
                 ),
             }
         )
         # unused: stands for frames that training hides
-        self.masked_spec_embed = nn.Parameter(torch.zeros(768))
+        self.masked_spec_embed = nn.Parameter(torch.zeros(config.hidden_size))
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Output:
         """input_values (batch, samples), attention_mask (batch, samples)"""
@@ -365,4 +366,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: f8d06517128cbd96
+# sha256 of all above: 481a6b34447ee974

@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 522c10d2c13d.
+"""openai/whisper-small: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,7 +25,7 @@ class Config:
 
     hidden_size: int = 768  # shape: model.decoder.layer_norm.weight [768]
     heads: int = 12  # config: decoder_attention_heads
-    # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
+    # shape and config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 3072  # shape: model.decoder.layers.{0..11}.fc1.weight [3072, 768]
     mel_bins: int = 80  # shape: model.encoder.conv1.weight [768, 80, 3]
@@ -272,4 +272,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c6d5a4a500d711e0
+# sha256 of all above: 38187cfb2ec4fd07

@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,10 @@ class Config:
     hidden_size: int = 768  # shape: lm_head.dense.weight [768, 768]
     segments: int = 1  # shape: roberta.embeddings.token_type_embeddings.weight [1, 768]
     positions: int = 514  # shape: roberta.embeddings.position_embeddings.weight [514, 768]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     padding_index: int = 1  # config: pad_token_id
     heads: int = 12  # config: num_attention_heads
-    # config: roberta.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: roberta.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
     head_dim: int = 64
     # shape: roberta.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
@@ -88,7 +89,7 @@ class Embeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -108,7 +109,7 @@ class LmHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -132,7 +133,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -167,7 +168,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -255,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6764209230b17745
+# sha256 of all above: 2c7427bc72e11cfa

@@ -1,4 +1,4 @@
-"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 522c10d2c13d.
+"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,10 @@ class Config:
     hidden_size: int = 768  # shape: embeddings.word_embeddings.weight [250002, 768]
     segments: int = 1  # shape: embeddings.token_type_embeddings.weight [1, 768]
     positions: int = 514  # shape: embeddings.position_embeddings.weight [514, 768]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     padding_index: int = 1  # config: pad_token_id
     heads: int = 12  # config: num_attention_heads
-    # config: encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    # shape and config: encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 3072  # shape: encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: encoder.layer.*
@@ -86,9 +87,9 @@ class Embeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
-        self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+        self.register_buffer("position_ids", torch.zeros(1, config.positions, dtype=torch.int64))
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -116,7 +117,7 @@ class Attention(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -151,7 +152,7 @@ class Layer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -228,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 78ebdd503b13c7ff
+# sha256 of all above: 856fe864c51fa03f

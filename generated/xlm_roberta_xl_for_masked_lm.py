@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 522c10d2c13d.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 17be16ef55b2.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,8 +28,9 @@ class Config:
     segments: int = 1  # shape: roberta.embeddings.token_type_embeddings.weight [1, 2560]
     positions: int = 514  # shape: roberta.embeddings.position_embeddings.weight [514, 2560]
     padding_index: int = 1  # config: pad_token_id
+    norm_eps: float = 1e-5  # config: layer_norm_eps
     heads: int = 32  # config: num_attention_heads
-    # config: roberta.encoder.layer.{0..35}.attention.self.query.weight [2560, 2560] = heads * head_dim
+    # shape and config: roberta.encoder.layer.{0..35}.attention.self.query.weight [2560, 2560] = heads * ...
     head_dim: int = 80
     # shape: roberta.encoder.layer.{0..35}.intermediate.dense.weight [10240, 2560]
     intermediate_size: int = 10240
@@ -104,7 +105,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
@@ -132,7 +133,7 @@ class LmHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
@@ -146,7 +147,7 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.intermediate: Any = nn.ModuleDict(
             {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
         )
@@ -169,7 +170,7 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
-                "LayerNorm": nn.LayerNorm(config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -238,4 +239,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 98fcf0d4f58bc3aa
+# sha256 of all above: f64c891e371b0c3d
