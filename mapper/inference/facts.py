@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,7 +86,7 @@ class Facts:
         known = self._memory.of(scope).known
         if name in known:
             return known[name]
-        return self._pending.fact(scope, name, partial(self._first, scope, name), known)
+        return self._pending.fact(scope, name, self._first, known)
 
     def is_of_another(self, scope: Scope, known: Known) -> bool:
         """Whether a field of a type that nobody lists has a value that its fact cannot have: there it means something else."""
@@ -115,7 +114,7 @@ class Facts:
         rules = self._memory.of(scope).rules
         if name in rules:
             return rules[name]
-        return self._pending.once(name, partial(self.speaking.rules, scope, name), rules)
+        return self._pending.rules(scope, name, self.speaking.rules, rules)
 
     def doubt(self, scope: Scope, name: str) -> FactRule | None:
         """The rule that says why a fact is unknown here, unless a rule before it knows; what its fields say may be the answer."""

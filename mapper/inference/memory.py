@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.facts import FactRule
 
 Found = TypeVar("Found")
+Find = Callable[["Scope", str], Found]
 
 
 @dataclass
@@ -49,28 +50,33 @@ class Pending:
         self._cut = 0  # the outermost of them that a cycle led back to
 
     def fact(
-        self, scope: Scope, name: str, find: Callable[[], Known | None], into: dict[str, Known | None]
+        self, scope: Scope, name: str, find: Find[Known | None], into: dict[str, Known | None]
     ) -> Known | None:
         """What is found of a fact; None inside of itself: a rule whose expression leads back to it says nothing."""
-        key = scope, name
+        key, depth, before = (scope, name), len(self._open), self._cut
         if key in self._open:
             self._cut = min(self._cut, self._open[key])
             return None
+        self._open[key] = self._cut = depth
+        known = find(scope, name)
+        del self._open[key]
+        if self._is_whole(depth, before):
+            into[name] = known
+        return known
 
-        def found() -> Known | None:
-            self._open[key] = len(self._open)
-            known = find()
-            del self._open[key]
-            return known
-
-        return self.once(name, found, into)
-
-    def once(self, name: str, find: Callable[[], Found], into: dict[str, Found]) -> Found:
-        """What is found, remembered under a name if no cycle led further out than here."""
+    def rules(
+        self, scope: Scope, name: str, find: Find[list[FactRule]], into: dict[str, list[FactRule]]
+    ) -> list[FactRule]:
+        """The rules that are found to speak about a fact."""
         depth, before = len(self._open), self._cut
         self._cut = depth
-        found = find()
-        if self._cut == depth:
+        found = find(scope, name)
+        if self._is_whole(depth, before):
             into[name] = found
-        self._cut = min(before, self._cut)
         return found
+
+    def _is_whole(self, depth: int, before: int) -> bool:
+        """Whether what was found `depth` facts inside may be remembered: no cycle led further out."""
+        is_whole = self._cut == depth
+        self._cut = min(before, self._cut)
+        return is_whole
