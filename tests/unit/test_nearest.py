@@ -174,7 +174,9 @@ def test_which_of_two_maps_side_by_side_is_the_gate_is_asked() -> None:
 
 
 def test_a_flag_that_one_flow_would_do_with_is_asked_with_its_other_value() -> None:
-    facts = SimpleNamespace(types={"joined": "flag", "words": "text"}, doubt=lambda scope, name: None)
+    facts = SimpleNamespace(
+        declared=SimpleNamespace(types={"joined": "flag", "words": "text"}), doubt=lambda scope, name: None
+    )
     opened = Open(cast(Any, facts), (), cast(Any, None))
     rule, scope = cast(Any, SimpleNamespace()), cast(Any, None)
     flag, word = Misfit(UNKNOWN, "joined", (True,)), Misfit(UNKNOWN, "words", ("plain",))
@@ -209,7 +211,7 @@ def test_a_field_means_another_size_where_another_one_says_what_the_weights_show
             is_of_another=lambda *_: False,
             from_config=lambda *at, **options: said,
             full_name=lambda scope, name: name,
-            stated=lambda *at: None,
+            hints=SimpleNamespace(stated=lambda *at: None),
             families=families,
         )
         shown = Known(32, "shape", "visual.norm.weight [32]")
