@@ -90,6 +90,8 @@ class Classes:
                 if not isinstance(items, list) or not items:
                     continue
                 homes = [item.home if isinstance(item, Block) else item.place for item in items]
+                if not any(isinstance(part, tuple) for part in homes[0][len(piece.block.home) :]):
+                    continue  # folders with names: no list counts them
                 place = list_folder(homes, Place(piece.block.home))
                 if lists:
                     self.lengths[place] = lists[0]
