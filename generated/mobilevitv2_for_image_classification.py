@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 17be16ef55b2.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules f94cee22f9bf.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -270,7 +270,7 @@ class Stage(nn.Module):
         return self.conv_projection(y)
 
 
-class StageWithConvolved(nn.Module):
+class StageWithLayers(nn.Module):
     """mobilevitv2.encoder.layer.0: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
@@ -283,7 +283,7 @@ class StageWithConvolved(nn.Module):
         return x
 
 
-class StageWithConvolvedAndStride(nn.Module):
+class StageWithLayersAndStride(nn.Module):
     """mobilevitv2.encoder.layer.1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
@@ -311,8 +311,8 @@ class StagedEncoder(nn.Module):
             {
                 "layer": nn.ModuleList(
                     [
-                        StageWithConvolved(config),
-                        StageWithConvolvedAndStride(config),
+                        StageWithLayers(config),
+                        StageWithLayersAndStride(config),
                         StageWithUnfolded(config),
                         Stage(config, input_size=256, output_size=384, hidden_size=192, layers=4),
                         Stage(config, input_size=384, output_size=512, hidden_size=256, layers=3),
@@ -367,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 941f70aa6216e531
+# sha256 of all above: c6809aed52fe7674

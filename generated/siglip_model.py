@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 17be16ef55b2.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules f94cee22f9bf.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -210,7 +210,7 @@ class VisionLayer(nn.Module):
 
 
 class AttentionPooler(nn.Module):
-    """vision_model.head: attention pooling by a learned query, and a feed-forward network after it."""
+    """vision_model.head: attention pooling with a learned query, and a feed-forward network after it."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -342,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: dbca81ddb74ede67
+# sha256 of all above: 507cb701cc88671b
