@@ -16,6 +16,7 @@ from mapper.flows.hidden import STATES, collect_states, give_states
 from mapper.flows.language import MODULES, SPECIAL, dotted, every, is_optional, targets
 from mapper.flows.references import Item, Reference, chain, element_indices, has_role, refer
 from mapper.flows.retired import not_callable
+from mapper.flows.side_by_side import check_lengths
 from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
@@ -201,6 +202,7 @@ class _Linker(Walk):
 
     def loop(self, node: ast.For) -> None:
         self.read(node.iter)
+        check_lengths(self.piece.block, node)
         self.loops.update(loop_items(self.piece.block, node, self.loops))
         self.bind(node.target)
 
