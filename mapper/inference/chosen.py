@@ -12,7 +12,13 @@ from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow, flow_of, parse_flow
 from mapper.flows.references import has_role
 from mapper.inference.case import Case, Doubts
-from mapper.inference.completeness import LOST, differing_roles, lacking_roles, lacking_sublayers
+from mapper.inference.completeness import (
+    LOST,
+    differing_roles,
+    lacking_roles,
+    lacking_sublayers,
+    lesser_parts,
+)
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import untaken
 from mapper.inference.nearest import Open, said_of
@@ -146,8 +152,10 @@ def say_what_lacks(case: Case, chosen: Chosen, doubts: Doubts) -> None:
         if case.judges(scope.block.home) and not undecided.awaits(scope, choices[id(scope)]):
             doubts.gap(lacking_roles(scope, every), remedy)
         undecided.add(scope, choices[id(scope)])
-    doubts.findings += differing_roles(every, case.families.varies())
-    doubts.unlike(list(dict.fromkeys(lacking_sublayers(every, case.families.varies()))))
+    varies = case.families.varies()
+    doubts.findings += differing_roles(every, varies)
+    lacking = (*lacking_sublayers(every, varies), *lesser_parts(every, varies))
+    doubts.unlike(list(dict.fromkeys(lacking)))
     chosen.unfit = undecided.unfit
     doubts.missing += map(str, undecided.unfit)
 

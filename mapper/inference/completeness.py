@@ -382,6 +382,23 @@ def lacking_sublayers(every: Iterable[Scope], varies: Iterable[str]) -> Iterator
                 yield f"{step} stands at '{has.block.home}' and not at '{lacks.block.home}'"
 
 
+def lesser_parts(every: Iterable[Scope], varies: Iterable[str]) -> Iterator[str]:
+    """A line for a block of one layer that has less than that of another, and a flow for just that: a gate of a feed-forward, say."""
+    seen: dict[tuple[object, ...], list[Scope]] = {}
+    for scope in every:
+        is_inside = any(outer.block.indices is not None for outer in scope.up())
+        if scope.block.flow is None or scope.block.indices is not None or not is_inside:
+            continue
+        others = seen.setdefault(scope.words, [])
+        for other in (one for one in others if one.block.flow != scope.block.flow):
+            less, more = sorted((scope, other), key=lambda one: len(one.block.roles))
+            lost = more.block.roles.keys() - less.block.roles.keys()
+            if lost and not lost & {*varies} and less.block.roles.keys() < more.block.roles.keys():
+                yield f"{listed(sorted(lost))} stands at '{more.block.home}' and not at '{less.block.home}'"
+        if all(scope.block.flow != other.block.flow for other in others):
+            others.append(scope)
+
+
 def _lacks(scope: Scope, other: Scope, varies: set[str]) -> bool:
     """Whether an element has less than another, and not parts of another kind: experts for a feed-forward, say."""
     more = other.block.roles.keys() - scope.block.roles.keys()

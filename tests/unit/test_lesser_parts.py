@@ -1,0 +1,32 @@
+"""A part of one layer that has less than that of another is incomplete, though a flow would do without what it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mapper.errors import MapperError
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from tests.shipped import RULEBOOK
+
+LOST = [
+    ("bitnet", "layers.0.mlp.ffn_sub_norm", "inner_norm"),  # a norm in a feed-forward network
+    ("bamba", "layers.1.feed_forward.gate_proj", "gate"),
+    ("convnextv2", "stages.0.layers.0.grn", "response"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "lost", "role"), LOST, ids=[model_type for model_type, *_ in LOST])
+def test_what_one_layer_lacks_is_named(model_type: str, lost: str, role: str) -> None:
+    """Each of these was called exact."""
+    family = next(each for each in RULEBOOK.families if model_type in each.model_types)
+    known = next(
+        header(each) for each in family.examples if (each.config or {}).get("model_type") == model_type
+    )
+    assert infer(known, RULEBOOK).reading == "exact"
+    tensors = {name: info for name, info in known.tensors.items() if lost not in name}
+    assert len(tensors) < len(known.tensors)
+    with pytest.raises(MapperError, match=role):
+        infer(replace(known, tensors=tensors), RULEBOOK)
