@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules f94cee22f9bf.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 3e6908e0ea96.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -444,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 198920a181a591cf
+# sha256 of all above: b2587fbbf6ed1976

@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules f94cee22f9bf.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules 3e6908e0ea96.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -340,4 +340,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f5255b4a8e934f28
+# sha256 of all above: ceb5d8ca74afd4a9

@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules f94cee22f9bf.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 3e6908e0ea96.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -306,4 +306,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5be57d18b3c327bf
+# sha256 of all above: 0609a38250d5087a

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules f94cee22f9bf.
+"""kyutai/mimi: written by mapper 0.1.0, rules 3e6908e0ea96.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 3ca740e0d1d44e3c
+# sha256 of all above: cf6ce1eb0961240e

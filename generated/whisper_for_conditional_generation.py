@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules f94cee22f9bf.
+"""openai/whisper-small: written by mapper 0.1.0, rules 3e6908e0ea96.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -272,4 +272,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 847787d1e4c487b0
+# sha256 of all above: ff272a6632bfb5f6
