@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,12 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 1024  # shape: model.shared.weight [50265, 1024]
-    heads: int = 16  # config: decoder_attention_heads
+    encoder_heads: int = 16  # config: encoder_attention_heads
+    # shape and config: model.encoder.layers.{0..11}.self_attn.q_proj.weight [1024, 1024] = heads * head_dim
+    encoder_head_dim: int = 64
+    decoder_heads: int = 16  # config: decoder_attention_heads
     # shape and config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * ...
-    head_dim: int = 64
+    decoder_head_dim: int = 64
     labels: int = 3  # shape: classification_head.out_proj.weight [3, 1024]
     intermediate_size: int = 4096  # shape: model.decoder.layers.{0..11}.fc1.weight [4096, 1024]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
@@ -101,11 +104,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -120,11 +123,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -139,11 +142,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -343,4 +346,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
 # "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c2edbe4082c8b24a
+# sha256 of all above: 181232161043e3c3

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,16 +27,18 @@ class Config:
     vocab_size: int = 30524  # shape: text_decoder.bert.embeddings.word_embeddings.weight [30524, 768]
     hidden_size: int = 768  # shape: text_decoder.bert.embeddings.word_embeddings.weight [30524, 768]
     text_positions: int = 512  # shape: text_decoder.bert.embeddings.position_embeddings.weight [512, 768]
-    text_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
+    norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
     patch_size: int = 16  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
     vision_positions: int = 577  # shape: vision_model.embeddings.position_embedding [1, 577, 768]
-    lm_head_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
-    heads: int = 12  # config: text_config.num_attention_heads
-    # shape and config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = ...
-    head_dim: int = 64
+    vision_heads: int = 12  # config: vision_config.num_attention_heads
+    # shape and config: vision_model.encoder.layers.{0..11}.self_attn.projection.weight [768, 768] = ...
+    vision_head_dim: int = 64
     # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
+    text_heads: int = 12  # config: text_config.num_attention_heads
+    # shape and config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = ...
+    text_head_dim: int = 64
     vision_norm_eps: float = 1e-5  # config: vision_config.layer_norm_eps
     vision_layers: int = 12  # name: vision_model.encoder.layers.*
     text_layers: int = 12  # name: text_decoder.bert.encoder.layer.*
@@ -119,7 +121,7 @@ class TextEmbeddings(nn.Module):
         super().__init__()
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.text_positions, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, config.text_positions, dtype=torch.int64))
 
@@ -157,7 +159,7 @@ class LmHead(nn.Module):
         self.transform: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.hidden_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.lm_head_norm_eps),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -173,9 +175,9 @@ class VisionAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim)
-        self.projection = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.vision_head_dim
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.vision_heads * config.vision_head_dim)
+        self.projection = nn.Linear(config.vision_heads * config.vision_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).chunk(3, dim=-1)
@@ -203,18 +205,18 @@ class TextAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
+        self.head_dim = config.text_head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "query": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
+                "key": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
+                "value": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
             }
         )
         self.output: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+                "dense": nn.Linear(config.text_heads * config.text_head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -231,18 +233,18 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
+        self.head_dim = config.text_head_dim
         self.self: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "query": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
+                "key": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
+                "value": nn.Linear(config.hidden_size, config.text_heads * config.text_head_dim),
             }
         )
         self.output: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+                "dense": nn.Linear(config.text_heads * config.text_head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -284,7 +286,7 @@ class TextLayer(nn.Module):
         self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
-                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
             }
         )
 
@@ -420,4 +422,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 68059413bdda0d00
+# sha256 of all above: 78caab8828856692

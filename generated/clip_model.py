@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,10 +26,12 @@ class Config:
 
     vision_hidden_size: int = 768  # shape: visual_projection.weight [512, 768]
     vision_heads: int = 12  # config: vision_config.num_attention_heads
-    # shape and config: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [512, 512] = heads * ...
-    head_dim: int = 64
+    # shape and config: vision_model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * ...
+    vision_head_dim: int = 64
     text_hidden_size: int = 512  # shape: text_projection.weight [512, 512]
     text_heads: int = 8  # config: text_config.num_attention_heads
+    # shape and config: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [512, 512] = heads * ...
+    text_head_dim: int = 64
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
     patch_size: int = 32  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
     vision_positions: int = 50  # shape: vision_model.embeddings.position_embedding.weight [50, 768]
@@ -38,7 +40,8 @@ class Config:
     text_intermediate_size: int = 2048  # shape: text_model.encoder.layers.{0..11}.mlp.fc1.weight [2048, 512]
     vocab_size: int = 49408  # shape: text_model.embeddings.token_embedding.weight [49408, 512]
     text_positions: int = 77  # shape: text_model.embeddings.position_embedding.weight [77, 512]
-    norm_eps: float = 1e-5  # config: text_config.layer_norm_eps
+    vision_norm_eps: float = 1e-5  # config: vision_config.layer_norm_eps
+    text_norm_eps: float = 1e-5  # config: text_config.layer_norm_eps
     vision_layers: int = 12  # name: vision_model.encoder.layers.*
     text_layers: int = 12  # name: text_model.encoder.layers.*
     projection_size: int = 512  # shape: visual_projection.weight [512, 768]
@@ -115,11 +118,11 @@ class VisionAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.vision_heads * config.head_dim, config.vision_hidden_size)
+        self.head_dim = config.vision_head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.out_proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -134,11 +137,11 @@ class TextAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.text_heads * config.head_dim, config.text_hidden_size)
+        self.head_dim = config.text_head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim)
+        self.out_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -200,9 +203,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.self_attn = VisionAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.mlp = FeedForward(
             hidden_size=config.vision_hidden_size, intermediate_size=config.vision_intermediate_size
         )
@@ -217,9 +220,9 @@ class TextLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.layer_norm1 = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.layer_norm1 = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.self_attn = TextAttention(config)
-        self.layer_norm2 = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.layer_norm2 = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.mlp = FeedForward(
             hidden_size=config.text_hidden_size, intermediate_size=config.text_intermediate_size
         )
@@ -235,11 +238,11 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
-        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.pre_layrnorm(self.embeddings(pixel_values))
@@ -257,7 +260,7 @@ class Decoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
-        self.final_layer_norm = nn.LayerNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.final_layer_norm = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -338,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: cdd3d83ae6497669
+# sha256 of all above: f3fea582dec55baf

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,8 +28,10 @@ class Config:
     stem_last_stride: int = 2  # default: backbone_config.stem_strides, left out: the default of hgnet_v2
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # shape: model.decoder.layers.{0..2}.encoder_attn.sampling_offsets.weight [192, 256]
+    # shape and config: model.encoder.encoder.0.layers.0.self_attn.q_proj.weight [256, 256] = heads * head_dim
+    encoder_head_dim: int = 32
     # shape and config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
-    head_dim: int = 32
+    decoder_head_dim: int = 32
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
     offset_scale: float = 0.5  # config: decoder_offset_scale
@@ -295,11 +297,11 @@ class Attention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = 32
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * 32)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * 32)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * 32)
+        self.out_proj = nn.Linear(config.heads * 32, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -380,7 +382,7 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
+        self.head_dim = config.decoder_head_dim
         self.heads = config.heads
         self.offset_scale = config.offset_scale
         self.level_points = config.level_points
@@ -1184,4 +1186,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 38e4878c7cf1b66b
+# sha256 of all above: 78987af7fb0ff451

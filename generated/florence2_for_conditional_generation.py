@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,9 +27,12 @@ class Config:
     vision_hidden_sizes: tuple[int, ...] = (128, 256, 512, 1024)
     output_size: int = 768  # shape: model.multi_modal_projector.image_proj_norm.weight [768]
     hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
-    heads: int = 12  # config: text_config.decoder_attention_heads
+    encoder_heads: int = 12  # config: text_config.encoder_attention_heads
+    # shape and config: model.language_model.encoder.layers.{0..5}.self_attn.q_proj.weight [768, 768] = ...
+    encoder_head_dim: int = 64
+    decoder_heads: int = 12  # config: text_config.decoder_attention_heads
     # shape and config: model.language_model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] ...
-    head_dim: int = 64
+    decoder_head_dim: int = 64
     vision_heads: tuple[int, ...] = (4, 8, 16, 32)  # config: vision_config.num_heads[0] and 3 more
     # shape and config: model.vision_tower.blocks.0.0.spatial_block.window_attn.qkv.weight [384, 128] = 3 ...
     vision_head_dim: int = 32
@@ -183,11 +186,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -202,11 +205,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -223,11 +226,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -619,4 +622,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7ea394b65b0d717d
+# sha256 of all above: 51033ea80659fb40

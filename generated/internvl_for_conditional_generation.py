@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,10 +27,12 @@ class Config:
     # shape: vision_tower.embeddings.patch_embeddings.projection.weight [1024, 3, 14, 14]
     vision_hidden_size: int = 1024
     vision_heads: int = 16  # config: vision_config.num_attention_heads
-    # shape and config: language_model.model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * ...
-    head_dim: int = 64
+    # shape and config: vision_tower.encoder.layer.{0..23}.attention.q_proj.weight [1024, 1024] = heads * ...
+    vision_head_dim: int = 64
     text_hidden_size: int = 896  # shape: language_model.lm_head.weight [151674, 896]
     text_heads: int = 14  # config: text_config.num_attention_heads
+    # shape and config: language_model.model.layers.{0..23}.self_attn.q_proj.weight [896, 896] = heads * ...
+    text_head_dim: int = 64
     # shape and config: language_model.model.layers.{0..23}.self_attn.k_proj.weight [128, 896] = kv_heads ...
     kv_heads: int = 2
     channels: int = 3  # shape: vision_tower.embeddings.patch_embeddings.projection.weight [1024, 3, 14, 14]
@@ -181,11 +183,13 @@ class VisionAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.projection_layer = nn.Linear(config.vision_heads * config.head_dim, config.vision_hidden_size)
+        self.head_dim = config.vision_head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.projection_layer = nn.Linear(
+            config.vision_heads * config.vision_head_dim, config.vision_hidden_size
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -200,11 +204,11 @@ class TextAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
-        self.o_proj = nn.Linear(config.text_heads * config.head_dim, config.text_hidden_size, bias=False)
+        self.head_dim = config.text_head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
+        self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -325,7 +329,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.rotary_dim = config.head_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
         self.rotary_max_positions = config.rotary_max_positions
@@ -444,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b2587fbbf6ed1976
+# sha256 of all above: bb721a62dc720ad2

@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,12 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 768  # shape: led.shared.weight [50265, 768]
-    heads: int = 12  # config: decoder_attention_heads
+    decoder_heads: int = 12  # config: decoder_attention_heads
     # shape and config: led.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
-    head_dim: int = 64
+    decoder_head_dim: int = 64
+    encoder_heads: int = 12  # config: encoder_attention_heads
+    # shape and config: led.encoder.layers.{0..5}.self_attn.longformer_self_attn.query.weight [768, 768] ...
+    encoder_head_dim: int = 64
     one_sided_window: int = 512  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     intermediate_size: int = 3072  # shape: led.decoder.layers.{0..5}.fc1.weight [3072, 768]
     encoder_positions: int = 16384  # shape: led.encoder.embed_positions.weight [16384, 768]
@@ -91,11 +94,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -110,11 +113,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -133,19 +136,19 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
+        self.head_dim = config.encoder_head_dim
         self.one_sided_window = config.one_sided_window
         self.longformer_self_attn: Any = nn.ModuleDict(
             {
-                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "query_global": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key_global": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "value_global": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "query": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
+                "key": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
+                "value": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
+                "query_global": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
+                "key_global": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
+                "value_global": nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim),
             }
         )
-        self.output = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.output = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, attention_mask: Tensor | None, wide: Tensor | None, mask: Tensor | None
@@ -340,4 +343,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ceb5d8ca74afd4a9
+# sha256 of all above: bda19bd10d59c0d5

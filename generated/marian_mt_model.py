@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,12 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 512  # shape: model.shared.weight [58101, 512]
-    heads: int = 8  # config: decoder_attention_heads
+    encoder_heads: int = 8  # config: encoder_attention_heads
+    # shape and config: model.encoder.layers.{0..5}.self_attn.q_proj.weight [512, 512] = heads * head_dim
+    encoder_head_dim: int = 64
+    decoder_heads: int = 8  # config: decoder_attention_heads
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [512, 512] = heads * head_dim
-    head_dim: int = 64
+    decoder_head_dim: int = 64
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 512]
     positions: int = 512  # shape: model.decoder.embed_positions.weight [512, 512]
     encoder_layers: int = 6  # name: model.encoder.layers.*
@@ -86,11 +89,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -105,11 +108,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -124,11 +127,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -306,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0609a38250d5087a
+# sha256 of all above: d3efb5ac448e39ef

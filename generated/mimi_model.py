@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""kyutai/mimi: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: cf6ce1eb0961240e
+# sha256 of all above: 85695437f35f35cb

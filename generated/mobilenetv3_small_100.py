@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    batch_norm_eps: float = 1e-5  # config: architecture
     hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
     channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
@@ -49,14 +48,14 @@ class LayerWithDepthwiseExpansionAndStride(nn.Module):
     convolution and a projection.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self):
         super().__init__()
         self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(72, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(72)
         self.conv_dw = nn.Conv2d(72, 72, kernel_size=3, stride=2, padding=1, groups=72, bias=False)
-        self.bn2 = nn.BatchNorm2d(72, eps=config.batch_norm_eps)
+        self.bn2 = nn.BatchNorm2d(72)
         self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(24, eps=config.batch_norm_eps)
+        self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_pw(x)))
@@ -68,14 +67,14 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
     convolution, a projection and a residual.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self):
         super().__init__()
         self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(88, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(88)
         self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, padding=1, groups=88, bias=False)
-        self.bn2 = nn.BatchNorm2d(88, eps=config.batch_norm_eps)
+        self.bn2 = nn.BatchNorm2d(88)
         self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(24, eps=config.batch_norm_eps)
+        self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_pw(x)))
@@ -102,7 +101,7 @@ class LayerWithConvolution(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.conv = nn.Conv2d(96, config.hidden_size, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(self.bn1(self.conv(x)))
@@ -115,7 +114,6 @@ class LayerWithDepthwiseExpansion(nn.Module):
 
     def __init__(
         self,
-        config: Config,
         in_channels: int,
         out_channels: int,
         stride: int,
@@ -124,7 +122,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
     ):
         super().__init__()
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels,
             out_channels,
@@ -134,10 +132,10 @@ class LayerWithDepthwiseExpansion(nn.Module):
             groups=out_channels,
             bias=False,
         )
-        self.bn2 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
+        self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
         self.conv_pwl = nn.Conv2d(out_channels, contraction_out_channels, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(contraction_out_channels, eps=config.batch_norm_eps)
+        self.bn3 = nn.BatchNorm2d(contraction_out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.bn1(self.conv_pw(x)))
@@ -150,19 +148,17 @@ class Layer(nn.Module):
     convolution, squeeze-and-excitation, a projection and a residual.
     """
 
-    def __init__(
-        self, config: Config, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int
-    ):
+    def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
-        self.bn2 = nn.BatchNorm2d(out_channels, eps=config.batch_norm_eps)
+        self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
         self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(in_channels, eps=config.batch_norm_eps)
+        self.bn3 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.bn1(self.conv_pw(x)))
@@ -175,13 +171,13 @@ class LayerWithDepthwiseProjected(nn.Module):
     projection.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self):
         super().__init__()
         self.conv_dw = nn.Conv2d(16, 16, kernel_size=3, stride=2, padding=1, groups=16, bias=False)
-        self.bn1 = nn.BatchNorm2d(16, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(16)
         self.se = SqueezeExcitation(channels=16, reduced_size=8)
         self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(16, eps=config.batch_norm_eps)
+        self.bn2 = nn.BatchNorm2d(16)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv_dw(x)))
@@ -191,10 +187,8 @@ class LayerWithDepthwiseProjected(nn.Module):
 class StageWithDepthwise(nn.ModuleList):
     """blocks.1: a stage of layers in sequence."""
 
-    def __init__(self, config: Config):
-        super().__init__(
-            [LayerWithDepthwiseExpansionAndStride(config), LayerWithDepthwiseExpansionAndResidual(config)]
-        )
+    def __init__(self):
+        super().__init__([LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual()])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -217,8 +211,8 @@ class StageWithConvolution(nn.ModuleList):
 class StageWithGated(nn.ModuleList):
     """blocks.0: a stage of layers in sequence."""
 
-    def __init__(self, config: Config):
-        super().__init__([LayerWithDepthwiseProjected(config)])
+    def __init__(self):
+        super().__init__([LayerWithDepthwiseProjected()])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -231,7 +225,6 @@ class Stage(nn.ModuleList):
 
     def __init__(
         self,
-        config: Config,
         in_channels: int,
         out_channels: int,
         squeeze_excitation_reduced_size: int,
@@ -242,7 +235,6 @@ class Stage(nn.ModuleList):
         super().__init__(
             [
                 LayerWithDepthwiseExpansion(
-                    config,
                     in_channels=in_channels,
                     out_channels=out_channels,
                     stride=2,
@@ -251,7 +243,6 @@ class Stage(nn.ModuleList):
                 ),
                 *(
                     Layer(
-                        config,
                         in_channels=layers_in_channels,
                         out_channels=layers_out_channels,
                         squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
@@ -270,18 +261,17 @@ class Stage(nn.ModuleList):
 class StageWithGatedAndExpansion(nn.ModuleList):
     """blocks.3: a stage of layers in sequence."""
 
-    def __init__(self, config: Config):
+    def __init__(self):
         super().__init__(
             [
                 LayerWithDepthwiseExpansion(
-                    config,
                     in_channels=40,
                     out_channels=120,
                     stride=1,
                     squeeze_excitation_reduced_size=32,
                     contraction_out_channels=48,
                 ),
-                Layer(config, in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
+                Layer(in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
             ]
         )
 
@@ -304,13 +294,12 @@ class Model(nn.Module):
             padding=config.kernel_size // 2,
             bias=False,
         )
-        self.bn1 = nn.BatchNorm2d(config.embedding_size, eps=config.batch_norm_eps)
+        self.bn1 = nn.BatchNorm2d(config.embedding_size)
         self.blocks = nn.ModuleList(
             [
-                StageWithGated(config),
-                StageWithDepthwise(config),
+                StageWithGated(),
+                StageWithDepthwise(),
                 Stage(
-                    config,
                     in_channels=24,
                     out_channels=96,
                     squeeze_excitation_reduced_size=24,
@@ -318,9 +307,8 @@ class Model(nn.Module):
                     layers_out_channels=240,
                     layers_squeeze_excitation_reduced_size=64,
                 ),
-                StageWithGatedAndExpansion(config),
+                StageWithGatedAndExpansion(),
                 Stage(
-                    config,
                     in_channels=48,
                     out_channels=288,
                     squeeze_excitation_reduced_size=72,
@@ -374,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d916f169ab833a78
+# sha256 of all above: 6ebc9cfe1eff144a

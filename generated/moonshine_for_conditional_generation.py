@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,8 +25,10 @@ class Config:
 
     hidden_size: int = 288  # shape: model.decoder.norm.weight [288]
     heads: int = 8  # config: encoder_num_attention_heads
+    # shape and config: model.encoder.layers.{0..5}.self_attn.q_proj.weight [288, 288] = heads * head_dim
+    encoder_head_dim: int = 36
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [288, 288] = heads * head_dim
-    head_dim: int = 36
+    decoder_head_dim: int = 36
     intermediate_size: int = 1152  # shape: model.decoder.layers.{0..5}.mlp.fc2.weight [288, 1152]
     encoder_layers: int = 6  # name: model.encoder.layers.*
     frames_hop: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
@@ -107,11 +109,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.encoder_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.encoder_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.encoder_head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.encoder_head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -130,11 +132,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.decoder_head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -151,11 +153,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.decoder_head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.decoder_head_dim, config.hidden_size, bias=False)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -368,4 +370,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
 # true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 8ea90cf16e6e0d80
+# sha256 of all above: f617be580b4f42a8

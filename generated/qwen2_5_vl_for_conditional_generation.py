@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -23,7 +23,7 @@ class Config:
     """Sizes, each with what it is known from."""
 
     text_hidden_size: int = 2048  # shape: model.norm.weight [2048]
-    heads: int = 16  # config: num_attention_heads
+    text_heads: int = 16  # config: num_attention_heads
     # shape and config: model.layers.{0..35}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
     text_head_dim: int = 128
     # shape and config: model.layers.{0..35}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
@@ -31,6 +31,7 @@ class Config:
     vision_hidden_size: int = 1280  # shape: visual.blocks.{0..31}.norm1.weight [1280]
     vision_intermediate_size: int = 3420  # shape: visual.blocks.{0..31}.mlp.gate_proj.weight [3420, 1280]
     text_intermediate_size: int = 11008  # shape: model.layers.{0..35}.mlp.gate_proj.weight [11008, 2048]
+    vision_heads: int = 16  # config: vision_config.num_heads
     # shape and config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
     vision_head_dim: int = 80
     norm_eps: float = 1e-6  # config: rms_norm_eps
@@ -281,10 +282,10 @@ class TextAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.text_head_dim
-        self.q_proj = nn.Linear(config.text_hidden_size, config.heads * config.text_head_dim)
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim)
         self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
         self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
-        self.o_proj = nn.Linear(config.heads * config.text_head_dim, config.text_hidden_size, bias=False)
+        self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -328,8 +329,8 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.heads * config.vision_head_dim)
-        self.proj = nn.Linear(config.heads * config.vision_head_dim, config.vision_hidden_size)
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.vision_heads * config.vision_head_dim)
+        self.proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
         q, k, v = self.qkv(x).chunk(3, dim=-1)
@@ -582,4 +583,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8dc01dd5ac847929
+# sha256 of all above: 3974bfd1d9a4424d

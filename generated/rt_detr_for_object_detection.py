@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,9 +25,12 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
-    heads: int = 8  # config: decoder_attention_heads
+    encoder_heads: int = 8  # config: encoder_attention_heads
+    decoder_heads: int = 8  # config: decoder_attention_heads
+    # shape and config: model.encoder.encoder.0.layers.0.self_attn.q_proj.weight [256, 256] = heads * head_dim
+    encoder_head_dim: int = 32
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.value_proj.weight [256, 256] = heads * ...
-    head_dim: int = 32
+    decoder_head_dim: int = 32
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.sampling_offsets.weight [192, 256] = 2 * ...
     points: int = 12
     # shape: model.backbone.model.embedder.embedder.2.convolution.weight [64, 32, 3, 3]
@@ -211,11 +214,11 @@ class Attention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = 32
+        self.q_proj = nn.Linear(config.hidden_size, 256)
+        self.k_proj = nn.Linear(config.hidden_size, 256)
+        self.v_proj = nn.Linear(config.hidden_size, 256)
+        self.out_proj = nn.Linear(256, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -232,12 +235,12 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.heads = config.heads
-        self.value_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.sampling_offsets = nn.Linear(config.hidden_size, 2 * config.heads * config.points)
-        self.attention_weights = nn.Linear(config.hidden_size, config.heads * config.points)
-        self.output_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.heads = config.decoder_heads
+        self.value_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.sampling_offsets = nn.Linear(config.hidden_size, 2 * config.decoder_heads * config.points)
+        self.attention_weights = nn.Linear(config.hidden_size, config.decoder_heads * config.points)
+        self.output_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self,
@@ -894,4 +897,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 35f0838d22bfddff
+# sha256 of all above: 4b28c2c357d1562d

@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,10 +26,12 @@ class Config:
 
     vision_hidden_size: int = 768  # shape: model.vision_model.post_layernorm.weight [768]
     vision_heads: int = 12  # config: vision_config.num_attention_heads
-    # shape and config: model.text_model.layers.{0..29}.self_attn.q_proj.weight [576, 576] = heads * head_dim
-    head_dim: int = 64
+    # shape and config: model.vision_model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = ...
+    vision_head_dim: int = 64
     text_hidden_size: int = 576  # shape: lm_head.weight [49280, 576]
     text_heads: int = 9  # config: text_config.num_attention_heads
+    # shape and config: model.text_model.layers.{0..29}.self_attn.q_proj.weight [576, 576] = heads * head_dim
+    text_head_dim: int = 64
     # shape and config: model.text_model.layers.{0..29}.self_attn.k_proj.weight [192, 576] = kv_heads * ...
     kv_heads: int = 3
     # shape: model.text_model.layers.{0..29}.mlp.gate_proj.weight [1536, 576]
@@ -191,11 +193,11 @@ class VisionAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.vision_heads * config.head_dim, config.vision_hidden_size)
+        self.head_dim = config.vision_head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.out_proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -210,11 +212,11 @@ class TextAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(config.text_heads * config.head_dim, config.text_hidden_size, bias=False)
+        self.head_dim = config.text_head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -343,7 +345,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.features_image_id = config.features_image_id
-        self.rotary_dim = config.head_dim
+        self.rotary_dim = config.text_head_dim
         self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
@@ -436,4 +438,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 93f1eb851250a7a8
+# sha256 of all above: f206a69ad111c3b1

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,9 +29,12 @@ class Config:
     # shape: model.backbone.conv_encoder.model.layer1.{0..1}.conv1.weight [64, 64, 3, 3] and 3 more
     backbone_hidden_sizes: tuple[int, ...] = (64, 128, 256, 512)
     hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
-    heads: int = 8  # config: decoder_attention_heads
+    encoder_heads: int = 8  # config: encoder_attention_heads
+    # shape and config: model.encoder.layers.{0..5}.self_attn.q_proj.weight [256, 256] = heads * head_dim
+    encoder_head_dim: int = 32
+    decoder_heads: int = 8  # config: decoder_attention_heads
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
-    head_dim: int = 32
+    decoder_head_dim: int = 32
     stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     inner_size: int = 256  # shape: bbox_predictor.layers.0.weight [256, 256]
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 256]
@@ -148,11 +151,11 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -169,11 +172,11 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, mask: None) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -190,11 +193,11 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(
         self,
@@ -516,4 +519,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: ae21784c1e564837
+# sha256 of all above: 444aab53135115b9

@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""openai/whisper-small: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,9 +24,12 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 768  # shape: model.decoder.layer_norm.weight [768]
-    heads: int = 12  # config: decoder_attention_heads
+    encoder_heads: int = 12  # config: encoder_attention_heads
+    # shape and config: model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
+    encoder_head_dim: int = 64
+    decoder_heads: int = 12  # config: decoder_attention_heads
     # shape and config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
-    head_dim: int = 64
+    decoder_head_dim: int = 64
     intermediate_size: int = 3072  # shape: model.decoder.layers.{0..11}.fc1.weight [3072, 768]
     mel_bins: int = 80  # shape: model.encoder.conv1.weight [768, 80, 3]
     encoder_positions: int = 1500  # shape: model.encoder.embed_positions.weight [1500, 768]
@@ -74,11 +77,13 @@ class EncoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.encoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.k_proj = nn.Linear(
+            config.hidden_size, config.encoder_heads * config.encoder_head_dim, bias=False
+        )
+        self.v_proj = nn.Linear(config.hidden_size, config.encoder_heads * config.encoder_head_dim)
+        self.out_proj = nn.Linear(config.encoder_heads * config.encoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -93,11 +98,13 @@ class DecoderAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(
+            config.hidden_size, config.decoder_heads * config.decoder_head_dim, bias=False
+        )
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -112,11 +119,13 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        self.head_dim = config.decoder_head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.k_proj = nn.Linear(
+            config.hidden_size, config.decoder_heads * config.decoder_head_dim, bias=False
+        )
+        self.v_proj = nn.Linear(config.hidden_size, config.decoder_heads * config.decoder_head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * config.decoder_head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, encoder_hidden_states: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -272,4 +281,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ff272a6632bfb5f6
+# sha256 of all above: 66df6e93ae8ac9db

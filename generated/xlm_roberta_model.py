@@ -1,4 +1,4 @@
-"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 3e6908e0ea96.
+"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 645ec28e5459.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e118227d9b6ca8f0
+# sha256 of all above: 06420e56064e8a30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,6 +160,10 @@ def _sharing(constant: Mapping[str, Fact], towers: int) -> set[str]:
     """The towers that have a size in common: all, those that have the whole model's, or an encoder and its decoder."""
     if _is_count(constant.values()):
         return set()
+    if all(fact.evidence == "config" for fact in constant.values()):
+        said = Counter(fact.source for fact in constant.values())
+        if len(said) > 1:  # each part of a config says it for its own tower
+            return {tower for tower, fact in constant.items() if said[fact.source] > 1}
     values = {tower: _frozen(fact.value) for tower, fact in constant.items()}
     if len(constant) == towers and len(set(values.values())) == 1:
         return set(values)

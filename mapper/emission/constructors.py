@@ -14,7 +14,7 @@ from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
 from mapper.emission.leaf_arguments import argument_value, facts_of_leaf
 from mapper.emission.reparametrized import STORED, function_of
-from mapper.emission.settings import INDEX, Setting, of_element
+from mapper.emission.settings import INDEX, Setting, is_stated, of_element
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
 from mapper.flows.language import parse_expression
@@ -188,8 +188,8 @@ class Constructor:
         text = (self.where.arguments or {}).get(name)
         fact = facts_of_leaf(self.leaf).get(name)
         if text is None and fact is not None:
-            if fact.value == default and not (name == "eps" and fact.evidence not in ("default", "rule")):
-                return None  # but what a config says is a field of the Config
+            if fact.value == default and not (name == "eps" and is_stated(fact)):
+                return None
             symbol = self.draft.size(
                 f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix
             )

@@ -92,3 +92,8 @@ class _OfElement(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self.index) if node.id == INDEX else node
+
+
+def is_stated(fact: Fact) -> bool:
+    """Whether a config says it in so many words: then it is a field of the Config, whatever torch's default is."""
+    return fact.evidence not in ("default", "rule") and fact.source != "architecture"

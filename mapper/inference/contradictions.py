@@ -109,8 +109,6 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
     for said in found:
         if said.evidence == "default":
             continue  # not said here; what stands in its place is checked by `left_out`
-        if facts.is_of_another(scope, said):
-            continue
         if said.problem:
             raise ArchitectureError(said.problem, fact=name, at=str(scope.block.home))
         if (known.evidence in _SHOWN or known.shown) and said.value != known.value:

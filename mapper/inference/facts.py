@@ -51,8 +51,6 @@ class Facts:
         self.declared, self.families, self.config, self.names = declared, families, config, names
         self.hints = hints or GivenHints()
         self.observed = observed or {}  # what a graph shows, by fact and path of the leaf
-        # what is wrong with fields of a type that nobody lists whose values their facts cannot have
-        self.odd: dict[str, None] = {}
         self.used: dict[tuple[Scope, str], tuple[Scope, str, Known]] = {}
         self.settled = Settled()
         # facts of scopes whose type's default the shapes contradict
@@ -87,15 +85,6 @@ class Facts:
         if name in known:
             return known[name]
         return self._pending.fact(scope, name, self._first, known)
-
-    def is_of_another(self, scope: Scope, known: Known) -> bool:
-        """Whether a field of a type that nobody lists has a value that its fact cannot have: there it means something else."""
-        if not known.problem or known.evidence != "config":
-            return False
-        if self.families.speak_for(scope) and not self.families.goes_by_names(scope):
-            return False
-        self.odd[known.problem] = None
-        return True
 
     def chain(self, scope: Scope, name: str, at: str) -> Chain:
         """Everything that speaks about a fact, for `--why`."""
@@ -141,8 +130,7 @@ class Facts:
         return ""
 
     def _first(self, scope: Scope, name: str) -> Known | None:
-        known = next(self._considered(scope, name), None)
-        return None if known is None or self.is_of_another(scope, known) else known
+        return next(self._considered(scope, name), None)
 
     def _considered(self, scope: Scope, name: str) -> Iterator[Known]:
         """All that is known of a fact, in the order of evidence."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
+from mapper.architecture import Leaf
 from mapper.flows.references import has_one, has_role
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
@@ -12,6 +13,7 @@ from mapper.inference.scopes import Scope, is_part, leaves_at
 from mapper.rulebook.flows import EITHER, FlowRule, aligned
 
 LACKS, SPARE, UNKNOWN, OTHER, TAKES = "lacks", "spare", "unknown", "other", "takes"
+_MIXING = ("attention", "cross_attention")  # what has several maps
 _TIED = {"head.tied": True, "head.biased": False}  # with other values a map needs tensors of its own
 
 
@@ -51,6 +53,13 @@ def lacking(scope: Scope, rule: FlowRule, present: Set[str]) -> Iterator[Misfit]
     absent = [role for role in rule.needs if role not in present]
     tied = _tied(scope, rule) if absent else []
     yield from (Misfit(LACKS, role) for role in absent if role not in tied)
+    yield from (Misfit(LACKS, role) for role in _MIXING if role in rule.needs and _is_one_map(scope, role))
+
+
+def _is_one_map(scope: Scope, role: str) -> bool:
+    """Whether a linear layer alone stands where attention should: what is left of one, whose other maps are lost."""
+    value = scope.block.roles.get(role)
+    return isinstance(value, Leaf) and value.kind == "Linear"
 
 
 def _alone(scope: Scope, rule: FlowRule) -> Iterator[Misfit]:

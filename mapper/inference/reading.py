@@ -191,7 +191,6 @@ def _check(outline: Outline, chosen: Chosen, filler: Filler, doubts: Doubts) -> 
         *filler.findings(),
         *left_out(outline.facts),
         *other_sizes,
-        *(f"{said}: it is taken to mean something else" for said in outline.facts.odd),
         *against_graph(outline.facts),
     ]
 

@@ -15,6 +15,7 @@ import torch
 from mapper.emission import emit
 from mapper.inference import infer
 from mapper.rulebook.examples import header
+from tests.pages import ROOT
 from tests.shipped import RULEBOOK
 
 TOKENS = {"input_ids": torch.tensor([[1, 2, 3, 4, 5]])}
@@ -148,13 +149,18 @@ def test_a_convolution_of_positions_goes_with_the_stream(monkeypatch: pytest.Mon
     assert "padding=config.position_kernel // 2" in text
 
 
-@pytest.mark.parametrize("family", ["jamba", "lfm2", "qwen3_next", "mllama"])
-def test_layers_of_several_kinds_are_told_apart_by_a_list(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = module(family, monkeypatch)
-    text = emit(infer(header(next(f for f in RULEBOOK.families if f.name == family).examples[0]), RULEBOOK))
-    assert "layers -" not in text, made.__name__
+def test_layers_of_several_kinds_are_told_apart_by_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of layers of two kinds were lists of calls, with what is left of the count at their end."""
+    path = ROOT / "generated" / "lfm2_for_causal_lm.py"  # which `tests/golden` holds to what is emitted
+    made = ModuleType("generated_of_runs")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    exec(compile(path.read_text(encoding="utf-8"), made.__name__, "exec"), made.__dict__)
+    config = made.Config()
+    assert config.attention_layers == (2, 5, 8, 10, 12, 14)
+    with torch.device("meta"):
+        layers = made.Model(replace(config, attention_layers=(0, 3), layers=5)).model.layers
+    attending = [at for at, layer in enumerate(layers) if isinstance(layer, made.LayerWithAttention)]
+    assert (len(layers), attending) == (5, [0, 3])
 
 
 def test_what_a_rule_computes_is_a_property_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mapper.checkpoint import Checkpoint, TensorInfo
-from mapper.errors import ArchitectureError, HintError
+from mapper.errors import HintError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -185,18 +185,3 @@ def test_a_word_for_positions_that_no_rule_knows_is_asked_about() -> None:
 
 def test_a_share_above_one_is_asked_about() -> None:
     assert 0.25 in of_places(rope_theta=10000.0, rotary_pct=25)["rotary.fraction"]
-
-
-@pytest.mark.parametrize("value", [{"few": 2}, [1, 2, 3], "several"])
-def test_a_value_that_a_fact_cannot_have_means_something_else_in_a_class_that_nobody_listed(
-    value: Any,
-) -> None:
-    said = {"num_attention_heads": value, "num_key_value_heads": None}
-    assert "attention.heads" in [one.fact for one in read(ANSWERS, model_type="unheard_of", **said).questions]
-    shown = read(
-        ANSWERS, model_type="unheard_of", num_attention_heads=value
-    )  # by the heads of keys and values
-    assert facts(shown, "attention.heads") == [4]
-    assert [line for line in shown.findings if "is not a whole number" in line]
-    with pytest.raises(ArchitectureError, match="is not a whole number"):
-        read(ANSWERS, num_attention_heads=value)

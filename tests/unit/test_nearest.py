@@ -208,7 +208,6 @@ def test_a_field_means_another_size_where_another_one_says_what_the_weights_show
 
     def against(*said: Known) -> set[str]:
         facts = SimpleNamespace(
-            is_of_another=lambda *_: False,
             from_config=lambda *at, **options: said,
             full_name=lambda scope, name: name,
             hints=SimpleNamespace(stated=lambda *at: None),
