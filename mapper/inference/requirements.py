@@ -26,6 +26,7 @@ class Needs:
         self.answers = Answers(has, self._fact, lambda name: None)  # an option may be chosen or not
         self.facts: dict[str, None] = {}
         self.sure: set[str] = set()  # those that are read whatever an unknown guard is answered
+        self.is_open = False  # whether a fact that a guard asks for is unknown
         self.bare: set[str] = (
             set()
         )  # names that stand alone, not before a dot: what is called or passed on whole
@@ -60,9 +61,13 @@ class Needs:
         return False
 
     def _guarded(self, node: ast.If) -> bool:
+        self.is_open = False
         held = holds(node.test, self.answers)
         if held is not None:
             return self._block(node.body if held else node.orelse)
+        if not self.is_open:  # an option, which whoever builds may choose: both of its branches are read
+            ends = self._block(node.body)
+            return self._block(node.orelse) and ends
         around, self.sure = self.sure, set()
         ends = self._block(node.body)
         then, self.sure = self.sure, set()
@@ -75,6 +80,7 @@ class Needs:
         try:
             return self.lookup(name)
         except KeyError:
+            self.is_open = True
             raise Unknown from None
 
     def _read(self, node: ast.AST) -> None:

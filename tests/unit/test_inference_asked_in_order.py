@@ -58,3 +58,9 @@ def test_what_one_answer_alone_has_a_place_for_waits_for_it() -> None:
     told = _needs(BODY, layout="packed")
     assert set(told.facts) == {"layout", "factor", "width", "scale"}
     assert told.later == set()
+
+
+def test_what_an_option_alone_has_a_place_for_does_not_wait() -> None:
+    """Nobody is asked for an option: whoever builds may choose it."""
+    needs = _needs("if option.cache:\n    x = kept(x, fact.length)\nreturn x")
+    assert set(needs.facts) == {"length"} and needs.later == set()
