@@ -46,8 +46,9 @@ def _within(stages: list[Block], found: dict[int, Scaled]) -> dict[int, Scaled]:
     """Channels of the parts of a block that are such a width of it, and no other."""
     parts: dict[int, Scaled] = {}
     for around, block in (pair for stage in stages for pair in _pairs(stage)):
-        own = {fact.value: found.get(id(fact)) for fact in around.facts.values() if _last(fact) in _SCALED}
-        others = {fact.value for fact in around.facts.values() if _last(fact) not in _SCALED}
+        sizes = [fact for fact in around.facts.values() if type(fact.value) is int]
+        own = {fact.value: found.get(id(fact)) for fact in sizes if _last(fact) in _SCALED}
+        others = {fact.value for fact in sizes if _last(fact) not in _SCALED}
         for fact in block.facts.values():
             scaled = own.get(fact.value) if type(fact.value) is int else None
             if scaled and fact.name.endswith("channels") and fact.value not in others:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 
-from mapper.architecture import Block
+from mapper.architecture import Block, Leaf
 from mapper.errors import FlowError
 from mapper.flows.language import dotted, every
-from mapper.flows.references import chain, element_indices, refer
+from mapper.flows.references import chain, refer
 
 
 def check_lengths(block: Block, node: ast.For) -> None:
@@ -36,7 +37,14 @@ def _length(block: Block, source: ast.expr) -> int | None:
     found = refer(block, parts, {}) if parts else None
     if found is None or not found.is_list or found.rest:
         return None
-    return sum(len(element_indices(item)) for item in found.items)
+    return sum(_count(item, len(block.home)) for item in found.items)
+
+
+def _count(item: Block | Leaf, start: int) -> int:
+    """How many elements of a list it stands for; a leaf may stand alone in a numbered folder of each."""
+    if isinstance(item, Block):
+        return len(item.indices or ())
+    return math.prod(len(part) for part in item.place[start:] if isinstance(part, tuple))
 
 
 def _number(node: ast.expr | None) -> int | None:
