@@ -30,7 +30,8 @@ def derived(fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) ->
         known = {name: found[1] for name, found in fields.items() if found is not None}
         if not known or len(known) < len(fields) or arithmetic.evaluate(node, known) != fact.value:
             return None
-        written = _Written({name: found[0] for name, found in fields.items() if found is not None})
+        names = {name: found[0] for name, found in fields.items() if found is not None}
+        written = _Written(names, is_whole=type(fact.value) is int)
         return expression(written.visit(copied(node)))
     except (ValueError, KeyError, TypeError, SyntaxError):
         return None  # it is no arithmetic, or none that Python writes as rules do
@@ -39,8 +40,15 @@ def derived(fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) ->
 class _Written(ast.NodeTransformer):
     """Facts as fields, and what rules call as Python has it."""
 
-    def __init__(self, fields: dict[str, str]):
-        self.fields = fields
+    def __init__(self, fields: dict[str, str], is_whole: bool):
+        self.fields, self.is_whole = fields, is_whole
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        is_share = self.is_whole and isinstance(
+            node.op, ast.Div
+        )  # rules divide whole numbers into whole ones
+        operator = ast.FloorDiv() if is_share else node.op
+        return ast.BinOp(self.visit(node.left), operator, self.visit(node.right))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name(f"self.{self.fields[node.id]}")
