@@ -1,4 +1,4 @@
-"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 645ec28e5459.
+"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 05eabb4b260a.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -232,4 +232,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "type_vocab_size": 2, "vocab_size": 30522}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9c5befa628318dff
+# sha256 of all above: c894721876f75dd1

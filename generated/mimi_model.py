@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 645ec28e5459.
+"""kyutai/mimi: written by mapper 0.1.0, rules 05eabb4b260a.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -517,4 +517,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 85695437f35f35cb
+# sha256 of all above: 1f648a88fa070dae
