@@ -37,6 +37,15 @@ def test_the_source_from_the_data_is_that_of_the_architecture(family: str) -> No
     assert source_from(stored(as_data(architecture, {}))) == emit(architecture)
 
 
+def test_a_property_of_the_config_is_code_of_the_source() -> None:
+    """What a rule computes from other sizes: as it was written it is no edit, another one is."""
+    made = module_from(stored(as_data(read("gemma2"), {})))
+    assert why_not_built(made) == ""
+    config = type(made).forward.__globals__["Config"]
+    config.embedding_scale = property(lambda config: 1.0)
+    assert "Config.embedding_scale" in why_not_built(made)
+
+
 @pytest.mark.parametrize("family", KINDS)
 def test_the_model_from_the_data_computes_the_same_to_the_bit(family: str) -> None:
     model = built(family)

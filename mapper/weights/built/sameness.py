@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from itertools import zip_longest
 from types import CodeType, FunctionType
 from typing import Any
@@ -41,13 +42,21 @@ def _changed_code(root: type, text: str) -> str:
         holder: Mapping[str, Any] = (
             names if not owner else vars(root if owner == "Model" else names.get(owner, object))
         )
-        if getattr(holder.get(method), "__code__", None) != code:
+        if getattr(_function(holder.get(method)), "__code__", None) != code:
             return f"{name} is another function"
     for owner in {name.partition(".")[0] for name in written if "." in name}:
-        added = [name for name, value in vars(names[owner]).items() if isinstance(value, FunctionType)]
+        own = vars(names[owner]).items()
+        added = [name for name, value in own if isinstance(_function(value), FunctionType)]
+        if is_dataclass(names[owner]):  # what it is made with by its decorator
+            added = [name for name in added if not name.startswith("__")]
         if more := [name for name in added if f"{owner}.{name}" not in written]:
             return f"{owner} has a function {shorten(more[0])}"
     return "" if names.get("Model") is root else f"{root.__qualname__} is not the model of its file"
+
+
+def _function(value: object) -> object:
+    """What a property computes its value by; anything else as it is."""
+    return value.fget if isinstance(value, property) else value
 
 
 def _codes(code: CodeType, prefix: str = "") -> Iterator[tuple[str, CodeType]]:
