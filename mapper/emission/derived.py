@@ -44,10 +44,8 @@ class _Written(ast.NodeTransformer):
         self.fields, self.is_whole = fields, is_whole
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        is_share = self.is_whole and isinstance(
-            node.op, ast.Div
-        )  # rules divide whole numbers into whole ones
-        operator = ast.FloorDiv() if is_share else node.op
+        # rules divide whole numbers into whole ones
+        operator = ast.FloorDiv() if self.is_whole and isinstance(node.op, ast.Div) else node.op
         return ast.BinOp(self.visit(node.left), operator, self.visit(node.right))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

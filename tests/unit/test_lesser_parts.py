@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -30,3 +31,16 @@ def test_what_one_layer_lacks_is_named(model_type: str, lost: str, role: str) ->
     assert len(tensors) < len(known.tensors)
     with pytest.raises(MapperError, match=role):
         infer(replace(known, tensors=tensors), RULEBOOK)
+
+
+@pytest.mark.parametrize("lost", ["token_mixer.qkv", "stages.2.blocks.0.token_mixer.qkv"])
+def test_a_linear_layer_that_is_left_of_an_attention_is_none(lost: str) -> None:
+    """The output of FastViT's attention was called as all of it."""
+    family = next(each for each in RULEBOOK.families if each.name == "timm_fastvit")
+    headers = map(header, family.examples)
+    known = next(read for read in headers if any(lost in name for name in read.tensors))
+    assert infer(known, RULEBOOK).reading != "skeleton"
+    tensors = {name: info for name, info in known.tensors.items() if lost not in name}
+    assert len(tensors) < len(known.tensors)
+    with suppress(MapperError):  # it may be refused
+        assert infer(replace(known, tensors=tensors), RULEBOOK).reading == "skeleton"
