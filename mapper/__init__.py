@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mapper._api import build, export, generate, inspect, verify
     from mapper._cached import CachedModel, cached_models
     from mapper._implementations import compare
+    from mapper._version import __version__
     from mapper.errors import (
         ArchitectureError,
         DifferenceError,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from mapper.weights.trees.pytrees import load_tree, save_tree
     from mapper.weights.values.state_table import Tree
 
-__version__ = "0.1.0"
 
 __all__ = [
     "ArchitectureError",
@@ -98,6 +98,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "__version__": "mapper._version",
     "inspect": "mapper._api",
     "generate": "mapper._api",
     "build": "mapper._api",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mapper._dataclass import dataclass
 
 if TYPE_CHECKING:
-    import torch
+    from pathlib import Path
 
-    from mapper.sources.companions import Find
+    import torch
 
 # Names of the safetensors format, which every container's dtypes are translated to.
 DTYPE_BYTES: Mapping[str, float] = {
@@ -106,6 +106,14 @@ NAMES_UNDONE = "names of {} undone"  # the same where nothing says how maps are 
 
 
 @dataclass
+class Companions:
+    """Files beside the weights by their names in the model's folder, each with where it is now; and what to know of others."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Checkpoint:
     """Names, shapes and dtypes of a checkpoint, its config, and a way to its bytes.
 
@@ -136,7 +144,9 @@ class Checkpoint:
         []
     )  # of tensors that are rows of others, one after the other; none: they must be read
     metadata: dict[str, str] = field(default_factory=dict)  # texts in the header of a safetensors file
-    companions: Find | None = None  # looks for files of a tokenizer and the like beside the weights
+    companions: Callable[[], Companions] | None = (
+        None  # looks for files of a tokenizer and the like beside the weights, and fetches what is on the hub alone
+    )
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
     tables: tuple[str, ...] = ()  # of a training file: tables with tensors, whose names all names begin with
     nameless: str = ""  # why names do not say what the model is: an exporter made them up

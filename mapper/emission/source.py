@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mapper._version import __version__
 from mapper.architecture import UNREAD, Architecture, Leaf, Place
 from mapper.emission.assumed import assumed
 from mapper.emission.bodies import Activation, Bodies, Body
@@ -233,7 +234,7 @@ class _Writer:
         architecture = self.file.architecture
         everything = "\n".join([body, *operations])
         doc = [
-            f'"""{comment(architecture.checkpoint.source)}: written by mapper {_version()}, rules {architecture.rules[:12]}.',
+            f'"""{comment(architecture.checkpoint.source)}: written by mapper {__version__}, rules {architecture.rules[:12]}.',
             "",
         ]
         doc += [*_reading(architecture), *self.dropout(), ""]
@@ -470,9 +471,3 @@ def _part_text(prefix: str) -> str:
             name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)
         }}
 """
-
-
-def _version() -> str:
-    from mapper import __version__
-
-    return __version__

@@ -20,7 +20,7 @@ from mapper.graphs import checks
 from mapper.graphs.graph import NARROW, Argument, Attribute, Function, Graph, Model, Node, TensorRef, Value
 from mapper.sources import onnx, sharded
 from mapper.sources.files import base_name, open_regular, reading, refuse_impostor, stamp
-from mapper.sources.shards import check_shape
+from mapper.sources.shards import Place, check_shape
 from mapper.sources.wire import BYTES, FOUR, VARINT, Field, Message
 
 KINDS = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse", 9: "optional"}
@@ -307,7 +307,7 @@ class _Reader:
             entry.key, info, part.start, part.end, "narrow" if number == onnx.RAW else "narrow varints"
         )
 
-    def outside(self, place: onnx.Place, location: str) -> TensorRef:
+    def outside(self, place: Place, location: str) -> TensorRef:
         """A tensor in a file beside the model."""
         if location not in self.beside:
             folder = os.path.dirname(os.path.abspath(self.path))

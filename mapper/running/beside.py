@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mapper import limits
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, Companions
 from mapper.errors import FormatError, MapperError
 from mapper.running.tables import Folders, table
-from mapper.sources.companions import Companions, none
+from mapper.sources.companions import none
 from mapper.sources.files import open_regular, reading
 from mapper.sources.gguf import CONTAINER, MAGIC, read_words
 

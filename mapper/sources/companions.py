@@ -7,13 +7,12 @@ is no regular file, and what is larger than a file of this kind can be stays beh
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import field
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from mapper import limits
-from mapper._dataclass import dataclass
 from mapper._units import in_bytes
+from mapper.checkpoint import Companions
 from mapper.errors import MapperError, SourceError, shorten
 from mapper.sources.files import open_regular, reading
 from mapper.sources.sharded import refuse_escape
@@ -40,18 +39,6 @@ NAMES = (
     *TOKENIZER, *TEMPLATES, *PROCESSOR, *GENERATION, *SENTENCES,
     *(f"{folder}/{file}" for folder in STEP_FOLDERS for file in STEP_FILES),
 )  # fmt: skip
-
-
-@dataclass
-class Companions:
-    """Files by their names in the model's folder, each with where it is now; and what to know of others."""
-
-    files: dict[str, Path] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-# Looks for them, and fetches what is on the hub alone.
-Find = Callable[[], Companions]
 
 
 def none() -> Companions:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapper import limits
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, Companions
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import pipeline, settings, sharded, transfer
-from mapper.sources.companions import Companions, listed_in, too_large, within
+from mapper.sources.companions import listed_in, too_large, within
 from mapper.sources.directory import (
     ADAPTER,
     ADAPTER_STEM,

@@ -8,13 +8,13 @@ https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, shorten
 from mapper.sources import onnx_graph, saved
-from mapper.sources.shards import Shard, check_name, check_shape
+from mapper.sources.shards import Place, Shard, check_name, check_shape
 from mapper.sources.wire import BYTES, Field, Message
 
 if TYPE_CHECKING:
@@ -40,15 +40,6 @@ VARIABLE = {
            "F8_E8M0"),
     LONGS: ("I64",), UNSIGNED: ("U64", "U32"),
 }  # fmt: skip
-
-
-class Place(NamedTuple):
-    """Where a tensor lies in a file beside the model."""
-
-    key: str
-    info: TensorInfo
-    offset: int
-    length: int | None  # None: up to the end of what it needs
 
 
 @dataclass

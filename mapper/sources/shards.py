@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper import limits
 from mapper._dataclass import dataclass
@@ -15,8 +15,16 @@ from mapper.sources.documents import is_printable_text
 if TYPE_CHECKING:
     import torch
 
-    from mapper.sources.onnx import Place
     from mapper.sources.renaming import Contents
+
+
+class Place(NamedTuple):
+    """Where a tensor lies in another file beside that of the model."""
+
+    key: str
+    info: TensorInfo
+    offset: int
+    length: int | None  # None: up to the end of what it needs
 
 
 @dataclass

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
+from mapper._version import __version__
 from mapper.checkpoint import FLOATS, TORCH_NAMES
 from mapper.emission.expressions import comment, quoted
 from mapper.emission.guard import check_source
@@ -89,7 +90,7 @@ def _file(
     written = [*classes.texts(), "\n".join(_model(graph, tree, classes.of, rows, inputs, outputs))]
     words = {word for text in written for word in WORD.findall(text)}
     functions = registry.sources({name: file for name, file in called.items() if name in words})
-    head = f'"""{comment(model.source)}: written by mapper {_version()}.\n\nNo flow fits its names: its graph as straight-line code.\n"""'
+    head = f'"""{comment(model.source)}: written by mapper {__version__}.\n\nNo flow fits its names: its graph as straight-line code.\n"""'
     parts = [*functions, *written, *_loading(ties, tree)]
     return "\n\n\n".join([f"{head}\n\n{_imports(parts)}", *parts]) + "\n"
 
@@ -232,9 +233,3 @@ def _loading(ties: Pairs, tree: Tree) -> list[str]:
     if not ties:
         return [_LOAD]
     return [tie_text(ties, tree), _LOAD.replace("    return", "    tie(model)\n    return")]
-
-
-def _version() -> str:
-    from mapper import __version__
-
-    return __version__

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from mapper import __version__, limits
+from mapper import limits
+from mapper._version import __version__
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, UnsupportedLeaf, listed, shorten
 from mapper.sources.saved import AUX_PREFIX, FORMAT, RESERVED, VERSION
