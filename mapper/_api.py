@@ -160,9 +160,9 @@ def _read(
     """The architecture of one model; `by_weights`: they are asked what nothing else shows."""
     from mapper.inference import infer
     from mapper.sources.ggml import lacking
-    from mapper.sources.scaled import unscaled
+    from mapper.sources.quantised.plain import plain
 
-    checkpoint = unscaled(checkpoint)
+    checkpoint = plain(checkpoint, rulebook.config_vocabulary.quantised_fields)
     if checkpoint.document is not None:
         from mapper.weights.built.as_read import as_read
 

@@ -174,6 +174,11 @@ class Checkpoint:
         """Number of elements in all tensors."""
         return sum(info.size for info in self.tensors.values())
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether tensors are stored in other types than those that they have once read."""
+        return any(self.tensors[name].dtype != dtype for name, (dtype, _) in self.packed.items())
+
     def stored(self) -> dict[str, tuple[int, int]]:
         """Elements and bytes of each type as the file has it, the type of most elements first."""
         found: dict[str, tuple[int, int]] = {}

@@ -238,7 +238,10 @@ class _Writer:
             "",
         ]
         doc += [*_reading(architecture), *self.dropout(), ""]
-        doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint.", '"""']
+        doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint."]
+        if architecture.checkpoint.is_packed:
+            doc += ["It reads what `mapper build` writes: the checkpoint stores them in other types."]
+        doc += ['"""']
         imports = ["from __future__ import annotations", ""]
         imports += ["import math"] if re.search(r"\bmath\.", everything) else []
         imports += ["from dataclasses import dataclass"] if self.file.sizes.used or self.file.program else []

@@ -14,8 +14,11 @@ import mapper
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.sources import open_source
-from mapper.sources.scaled import product, unscaled
+from mapper.sources.quantised.plain import plain
+from mapper.sources.quantised.scaled import QUANTISATION, product
 from tests.unit.test_source_gguf import CONFIG, llama
+
+FIELDS = (QUANTISATION, "compression_config", "quantization")  # as the rules have them
 
 
 def packed(weight: torch.Tensor, block: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +86,7 @@ def test_scales_of_rows_and_of_whole_maps_are_factors(shape: tuple[int, ...], tm
         "a.input_scale": torch.ones(()),
         "b": torch.ones(2).bfloat16(),
     }
-    checkpoint = unscaled(open_source(stored(tmp_path / "x", tensors, {}), purpose="weights"))
+    checkpoint = plain(open_source(stored(tmp_path / "x", tensors, {}), purpose="weights"), FIELDS)
     found = read(checkpoint)
     assert set(found) == {"a.weight", "b"}
     expected = weight.float() * (scale.reshape(-1, 1) if scale.numel() > 1 else scale)
@@ -109,4 +112,4 @@ def test_a_scale_that_fits_no_blocks_is_refused(tmp_path: Path) -> None:
 def test_small_floats_without_scales_stay_what_they_are(tmp_path: Path) -> None:
     tensors = {"a.weight": torch.ones(6, 4).to(torch.float8_e4m3fn)}
     checkpoint = open_source(stored(tmp_path / "x", tensors, {}), purpose="weights")
-    assert unscaled(checkpoint) is checkpoint
+    assert plain(checkpoint, FIELDS) is checkpoint

@@ -15,7 +15,7 @@ import mapper
 from mapper.cli import main
 from mapper.errors import ArchitectureError, FormatError
 from mapper.sources import ggml, open_source
-from mapper.sources.scaled import unscaled
+from mapper.sources.quantised.plain import plain
 from tests.hub import Serve
 
 SHARD = "model-00002-of-00007.safetensors"
@@ -173,7 +173,7 @@ def test_sizes_are_those_that_are_stored(tmp_path: Path) -> None:
         "a.weight_scale_inv": [1, 1],
         "b.weight": [2, 2],
     }
-    assert unscaled(open_source(scaled, purpose="headers")).stored() == {
+    assert plain(open_source(scaled, purpose="headers"), ()).stored() == {
         "F8_E4M3": (16384, 16388),
         "F32": (4, 16),
     }
