@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 from mapper.errors import FlowError
-from mapper.flows.answers import Answer, answers, count_of, guards_of
+from mapper.flows.answers import Answer, Question, answers, count_of, guards_of
 from mapper.flows.flow import Flow, known_names, parse_flow
 from mapper.flows.groups import Found, Group, found_in, groups_of, joined
+from mapper.flows.guards import ROLE, parts, question
 from mapper.flows.language import below, dotted, targets
 from mapper.flows.retired import not_callable
 from mapper.flows.walk import bindings, nodes
@@ -27,11 +29,23 @@ def combinations(flow: Flow) -> Iterator[Answer]:
 
 def check_length(rule: FlowRule) -> None:
     """Checks that a flow or a step has no more guards than a person reads. Raises FlowError."""
-    count = len(guards_of(parse_flow(rule, shared=True).statements))
+    count = _decisions(parse_flow(rule, shared=True).statements)
     if count > MAX_GUARDS:
         raise FlowError(
             f"{rule.file}:{rule.line}: {rule.name} has {count} guards; at most {MAX_GUARDS}, make it two"
         )
+
+
+def _decisions(statements: Iterable[ast.stmt]) -> int:
+    """How many questions a reader meets: roles that are asked for together wherever one of them is are one, a part."""
+    asked: dict[Question, set[Any]] = {}
+    tests = (node.test for statement in statements for node in below(statement) if isinstance(node, ast.If))
+    for at, test in enumerate(tests):
+        together = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+        for node in parts(test):
+            name = question(node)
+            asked.setdefault(name, set()).add(at if node in together and name[0] == ROLE else (at, name))
+    return len({frozenset(places) for places in asked.values()})
 
 
 def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:

@@ -49,6 +49,18 @@ def test_more_guards_than_a_person_reads_are_refused() -> None:
         check_length(flow_rule(f"{guards}return up(x)", needs=("up",)))
 
 
+def test_roles_that_are_asked_for_together_are_one_guard_and_apart_they_are_not() -> None:
+    names = tuple(f"r{at}" for at in range(MAX_GUARDS + 1))
+    together = (
+        f"if {' and '.join(f'has({name})' for name in names)}:\n  x = {'('.join(names)}(x{')' * len(names)}\n"
+    )
+    check_length(flow_rule(f"{together}return up(x)", needs=("up",), options=names))
+    apart = "".join(f"if has({name}):\n  x = {name}(x)\n" for name in names)
+    for body in (apart, together + apart):
+        with pytest.raises(FlowError, match="has 7 guards"):
+            check_length(flow_rule(f"{body}return up(x)", needs=("up",), options=names))
+
+
 def test_an_unknown_callable_is_refused_with_its_line() -> None:
     fails(
         r"flows/layer/x\.yaml:4: 'wrong' is neither a role of layer/x nor an operation",
