@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
+from mapper.inference.forms import ANY, ANYWHERE, could_be_meant, is_form
 from mapper.inference.scopes import Scope
 from mapper.inference.unheeded import NOTHING, Told, must_be_read, repeats_a_number
 from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
@@ -18,9 +19,7 @@ from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 from mapper.words import parts
 
-ANY = "*"  # in the name of a field: any letters
 IDLE = "fields.idle"  # the fact with names of fields that, as a user says, change nothing
-ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is the name
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
 _TYPES = "layer_types"  # the field that says of each layer which kind it is of
@@ -124,7 +123,9 @@ class Config:
                     continue  # a field that is known by its whole name says it
                 if key == TYPE and self.type_of(part) is None:
                     continue  # a type that is no word is none
-                field = self._of_layer(part, key, scope) or self._get(part, key)
+                field = self._of_layer(part, key, scope) or (
+                    self._of_form(part, key, rule) if is_form(key) else self._get(part, key)
+                )
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     (defaults if field.default_of else found).append(field)
             if found:
@@ -216,12 +217,16 @@ class Config:
             self._got[part, key] = self._looked_up(part, key)
         return self._got[part, key]
 
-    def _alike(self, part: str, pattern: str) -> Found | None:
-        """The numbers of a part whose names are of a form, if they are one number."""
+    def _of_form(self, part: str, pattern: str, rule: FactRule) -> Found | None:
+        """What fields say whose names are of a form, if all that could be meant by it say the same.
+
+        Numbers could be, or flags where the fact is one; of a rule with a map the values that it names.
+        """
+        is_flag = self.vocabulary.types.get(rule.name) == "flag"
         said = [
             name
             for name, value in self.part(part).items()
-            if fnmatchcase(name, pattern) and isinstance(value, (int, float)) and not isinstance(value, bool)
+            if fnmatchcase(name, pattern) and could_be_meant(value, rule.map, is_flag)
         ]
         values = {self.part(part)[name] for name in said}
         found = self._get(part, said[0]) if len(values) == 1 else None
@@ -235,8 +240,8 @@ class Config:
     def _looked_up(self, part: str, key: str) -> Found | None:
         if key.startswith(ANYWHERE):
             return self._anywhere(part, key.removeprefix(ANYWHERE))
-        if ANY in key:
-            return self._alike(part, key)
+        if ANY in key:  # whether there is such a field: what it says depends on who asks
+            return next((self._get(part, name) for name in self.part(part) if fnmatchcase(name, key)), None)
         value: Any = self.seen.data
         name = f"{part}.{key}" if part else key
         words = name.split(".")

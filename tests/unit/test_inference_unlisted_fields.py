@@ -138,3 +138,32 @@ def test_layers_that_see_everything_beside_windows_may_turn_nothing() -> None:
 def test_a_class_that_makes_a_text_of_something_generates_it(name: str) -> None:
     task = task_of_config(Config({"architectures": [name]}, RULEBOOK.config_vocabulary))
     assert task is not None and task.value == "conditional_generation"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "config", "expected"),
+    [
+        ("moe.normalise", {}, {"moe_norm_top_k": True, "top_k": 2}, [True]),
+        ("moe.normalise", {}, {"norm_top_k": True, "norm_of_topk": False}, []),  # which of them nothing says
+        ("moe.normalise", {}, {"norm_top_k_eps": 1e-20}, []),  # a number is no flag
+        ("moe.scale", {}, {"norm_top_k": 2.5, "norm_topk": True}, [2.5]),
+        ("moe.scoring", {"sigmoid": "sigmoid"}, {"norm_top_k": "sigmoid", "norm_topk": True}, ["sigmoid"]),
+        ("moe.scoring", {"sigmoid": "sigmoid"}, {"norm_top_k": "sparsemax"}, []),
+        ("moe.scoring", {"true": "sigmoid"}, {"norm_top_k": True}, [True]),
+    ],
+)
+def test_a_field_that_is_known_by_its_form_has_to_hold_what_the_fact_could_be(
+    name: str, words: dict[str, Any], config: dict[str, Any], expected: list[Any]
+) -> None:
+    rule = FactRule(name, "f", 1, config=("*norm*top*k*",), map=words)
+    found = Config(config, RULEBOOK.config_vocabulary).find(rule, scope_in("text"))
+    assert [item.value for item in found] == expected
+
+
+def test_how_experts_are_weighed_is_read_from_fields_with_names_of_their_own() -> None:
+    source = example("qwen3_moe")
+    said = {"norm_topk_prob": None, "moe_route_score_fn": "sigmoid", "normalize_topk_weights": False}
+    found = read(source, source.tensors, **said)
+    assert not asked(found).keys() & {"moe.scoring", "moe.normalise", "fields.idle"}
+    assert (facts(found, "moe.scoring"), facts(found, "moe.normalise")) == ({"sigmoid"}, {False})
+    assert not any(word in str(found.findings) for word in ("moe_route_score_fn", "normalize_topk_weights"))
