@@ -59,9 +59,10 @@ def _unassigned(program: Program, name: str) -> str:
             return f"no flow fits {block.role} at '{block.home}': {flow} lacks {' or '.join(roles)}"
     readers = (piece for piece in program.pieces.values() if name in piece.flow.free_names)
     reader = next((piece for piece in readers if name in piece.context), program.root)
+    where = f" at '{reader.block.home}'" if reader.block.home else ""
     return (
-        f"no flow around {reader.block.role} at '{reader.block.home}' gives {name!r}, which {reader.flow.rule.name} reads, "
-        "and vocabulary/inputs.yaml declares no such input"
+        f"nothing that is read here gives the {name.replace('_', ' ')} that {reader.block.role}{where} takes, "
+        f"by {reader.flow.rule.name}"
     )
 
 

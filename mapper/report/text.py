@@ -185,9 +185,7 @@ def _unknown(architecture: Architecture, most: Amounts) -> list[str]:
         lines.append(printable(f"{item.head}:", limit=most.letters))
         lines += [f"  {printable(text, limit=most.letters)}" for text in item.nearest[: most.nearest]]
     rest = _sentences([text for text in architecture.missing if text not in told], most)
-    is_new = (
-        architecture.unfit and architecture.unmapped and not (architecture.questions or architecture.refusal)
-    )
+    is_new = (lines or rest) and architecture.unmapped and not architecture.refusal
     return [*lines, *_more(len(architecture.unfit) - count), *rest, *([_BEGIN] if is_new else [])]
 
 
