@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint
 from mapper.errors import MapperError, listed
 from mapper.inference import infer
+from mapper.inference.infer import shown_family
 from mapper.rulebook.examples import Example, header, is_near_miss
 from mapper.rulebook.families import Family
 from mapper.rulebook.rulebook import Rulebook
@@ -39,13 +41,23 @@ def read_example(
     unknown = [key for key in example.expect if key not in EXPECTED]
     if unknown:
         return None, [f"expect has no {listed(unknown)}; allowed: {', '.join(EXPECTED)}"]
+    is_near = is_near_miss(example)
     try:
-        architecture = infer(header(example), rulebook)
+        checkpoint = header(example)
+        if is_near and not _may_be_of(family, checkpoint, rulebook):
+            return None, []
+        architecture = infer(checkpoint, rulebook)
     except MapperError as error:
-        return None, [] if is_near_miss(example) else [error.in_command()]
-    if is_near_miss(example):
+        return None, [] if is_near else [error.in_command()]
+    if is_near:
         return architecture, [f"is read as {family.name}"] if architecture.family == family.name else []
     return architecture, list(_differences(example.expect, architecture, family))
+
+
+def _may_be_of(family: Family, checkpoint: Checkpoint, rulebook: Rulebook) -> bool:
+    """Whether a reading can have a family: most near misses need not be read to see that theirs has not."""
+    match = shown_family(checkpoint, rulebook)
+    return match is not None and match.family.name == family.name
 
 
 def _differences(expect: dict[str, Any], architecture: Architecture, family: Family) -> Iterator[str]:

@@ -198,8 +198,7 @@ def _start(
 ) -> _Start:
     """What names and config show at once. Raises HintError for a type that the names speak against."""
     tree = grow(checkpoint.tensors)
-    plain = without_updates(checkpoint.tensors)
-    names = Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
+    names = _names(checkpoint, tree)
     families = rulebook.family_entries if use_families else []
     config = Config(checkpoint.config, rulebook.config_vocabulary)
     match = match_family(families, names, config.model_type)
@@ -213,6 +212,22 @@ def _start(
     return _Start(
         checkpoint, rulebook, hints, use_families, tree, names, config, match, findings, held, is_untyped, is_brief
     )  # fmt: skip
+
+
+def _names(checkpoint: Checkpoint, tree: Node) -> Names:
+    """What families are shown by: of weights with low-rank updates beside them those without these."""
+    plain = without_updates(checkpoint.tensors)
+    return Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
+
+
+def shown_family(checkpoint: Checkpoint, rulebook: Rulebook) -> FamilyMatch | None:
+    """The family that type or names show: a reading without hints has this one or none.
+
+    Raises ArchitectureError where two match equally.
+    """
+    config = Config(checkpoint.config, rulebook.config_vocabulary)
+    names = _names(checkpoint, grow(checkpoint.tensors))
+    return match_family(rulebook.family_entries, names, config.model_type)
 
 
 def _as_listed(start: _Start, match: FamilyMatch) -> Architecture | None:
