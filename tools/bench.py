@@ -101,21 +101,24 @@ def picture(folder: Path, repeat: int) -> Iterator[Line]:
     yield from pages(minilm, catalogue_header(folder / "qwen.json", "Qwen/Qwen3-30B-A3B"), folder, repeat)
 
 
+# Without cyclic collections, as the command reads: there would be one of all that the reading before has made.
 RULES = """
 import sys, time
+from mapper._collector import collection_paused
 from mapper.inference import infer
 from mapper.rulebook.rulebook import Rulebook
 from mapper.sources import open_source
 case, folder, note = sys.argv[1:]
 extra = [folder] if folder else []
-known = Rulebook(extra)
-model = infer(open_source(case, purpose="headers"), known)
-flows = {block.flow for block in model.root.blocks() if block.flow}
-start = time.perf_counter()
-rules = Rulebook(extra)
-rules.digest, rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations, rules.composites
-[entry.read() for entry in rules.family_entries if entry.name == model.family], [rules.flows[name] for name in flows]
-print(time.perf_counter() - start, file=open(note, "w"))
+with collection_paused():
+    known = Rulebook(extra)
+    model = infer(open_source(case, purpose="headers"), known)
+    flows = {block.flow for block in model.root.blocks() if block.flow}
+    start = time.perf_counter()
+    rules = Rulebook(extra)
+    rules.digest, rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations, rules.composites
+    [entry.read() for entry in rules.family_entries if entry.name == model.family], [rules.flows[name] for name in flows]
+    print(time.perf_counter() - start, file=open(note, "w"))
 """
 OPERATIONS = """
 import sys
