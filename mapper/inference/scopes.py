@@ -73,10 +73,10 @@ class Scope:
         towers = (scope.block.home for scope in root.below() if scope.tower is scope and id(scope) not in own)
         return tuple(other for other in towers if home and other != home and other[: len(home)] == home)
 
-    @property
+    @cached_property
     def only_tower(self) -> Scope | None:
         """The one tower below, of a root say that gives what its tower gives; None where there are several."""
-        towers = [scope for scope in self.below() if is_tower(scope.block) and scope.tower is scope]
+        towers = [scope for scope in self.below() if scope.tower is scope and is_tower(scope.block)]
         return towers[0] if len(towers) == 1 else None
 
     def index_of(self, role: str, count: int | None = None) -> tuple[int, ...] | None:
