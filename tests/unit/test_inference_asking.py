@@ -39,8 +39,8 @@ renamed = _tool()
 
 def example(model_type: str) -> Checkpoint:
     """The first complete example of a listed type."""
-    every = (header(item) for family in RULEBOOK.families for item in family.examples if item.config)
-    return next(item for item in every if item.config and item.config.get("model_type") == model_type)
+    every = (item for family in RULEBOOK.families for item in family.examples)
+    return header(next(item for item in every if (item.config or {}).get("model_type") == model_type))
 
 
 def read(checkpoint: Checkpoint, hints: dict[str, Any] | None = None, **config: Any) -> Architecture:
