@@ -24,6 +24,7 @@ from mapper.limits import FLOW_CALLS
 from mapper.naming.members import UPDATED
 
 Activation = Callable[[str, ast.expr], ast.expr]
+_RUN = 3  # elements of a list that are written by what they are among others; fewer one by one
 _SHORT = 2  # calls of a body that says more where it is called than under a name
 
 
@@ -238,7 +239,37 @@ class Body:
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         if meant == sum(len(key) for key in folder.children):
             return self.bodies.paths.elements(base, start, folder)
+        if run := self.run_of(reference, folder):
+            values = self.bodies.paths.elements(base, start, folder)
+            return f"list({values})[{run}]"
         return _tuple(list(self._one_by_one(reference, base, start, len(folder.place))))
+
+    def run_of(self, reference: Reference, folder: Folder) -> str:
+        """Which of all that a container with keys holds the elements are, as a slice; empty where they are no run of them."""
+        if folder.is_sequence or folder.has_parameters() or folder is self.bodies.paths.root:
+            return ""
+        at = len(folder.place)
+        every = [str(part) for key in folder.children for part in ((key,) if isinstance(key, str) else key)]
+        order = sorted(
+            part for item in reference.items for part in place_of(item)[at] if isinstance(part, int)
+        )
+        meant = list(map(str, order))
+        whole = all(len(place_of(item)) == at + 1 for item in reference.items)
+        if not whole or len(meant) < _RUN or meant[0] not in every:
+            return ""
+        first = every.index(meant[0])
+        end = first + len(meant)
+        if every[first:end] != meant:
+            return ""
+        return f"{first or ''}:{'' if end == len(every) else f' {self.count_of(reference, end)}'}"
+
+    def count_of(self, reference: Reference, number: int) -> str:
+        """How many elements a list has, as its block says it."""
+        block = self.piece.block
+        role = next((role for role, value in block.roles.items() if value == [*reference.items]), "")
+        fact = block.facts.get(role)
+        is_count = fact is not None and fact.value == number
+        return self.draft.attribute(fact, block.role) if fact and is_count else str(number)
 
     def is_all_of(self, place: Place, reference: Reference) -> bool:
         """Whether the elements are all children of a folder, in their order, and none of them a list."""

@@ -13,7 +13,7 @@ from mapper.emission.drafts import Argument, ClassText, Draft, facts_of, resolve
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
 from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, side_by_side, told_by
-from mapper.emission.merge import merge_fixed, merge_options
+from mapper.emission.merge import is_same, join, merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
@@ -126,10 +126,16 @@ class Classes:
     def finish(self, drafts: list[Draft]) -> None:
         done = resolve(drafts, self.field_of)
         tidy(done)
-        for index, draft in enumerate(drafts):
-            self.of_folder[id(draft.folder)] = len(self.finished)
+        at = next((at for at, other in enumerate(self.finished) if is_same(other, done)), len(self.finished))
+        before = 0
+        if at < len(self.finished):
+            before = len(self.finished[at].drafts)
+            done = join(self.finished[at], done)
+        else:
+            self.finished.append(done)
+        for index, draft in enumerate(drafts, before):
+            self.of_folder[id(draft.folder)] = at
             self.draft_of[id(draft.folder)] = (done, index)
-        self.finished.append(done)
 
     def height(self, folder: Folder, levels: dict[int, list[Folder]]) -> int:
         """How many classes are nested below; folders that become classes are filed under it."""
@@ -289,6 +295,11 @@ class Classes:
             return alike
         pairs = []
         for key, child in folder.children.items():
+            if isinstance(key, tuple) and len(key) > 1 and key == tuple(range(len(key))):
+                each = f"str({INDEX}): {self.child(draft, child, 'item_0')}"
+                draft.loops.add(INDEX)
+                pairs.append(f"**{{{each} for {INDEX} in range({self.count(draft, folder, len(key))})}}")
+                continue
             for name in [key] if isinstance(key, str) else map(str, key):
                 word = self.paths.attribute(name)
                 pairs.append(

@@ -191,14 +191,23 @@ class _Layout:
             return _bracketed(self.text(node)[0], content, self.text(node)[-1], level)
         if isinstance(node, ast.Dict) and node.keys:
             pairs = zip(node.keys, node.values, strict=True)
-            content = _listed([[self.text(k), ": ", self.doc(v, _INSIDE)] for k, v in pairs if k is not None])
+            content = _listed([[self.pair_head(key), self.doc(value, _INSIDE)] for key, value in pairs])
             return _bracketed("{", content, "}", level)
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.DictComp)):
             return _bracketed(self.text(node)[0], self.loops(node), self.text(node)[-1], level)
         return self.text(node)
 
-    def loops(self, node: ast.ListComp | ast.GeneratorExp) -> Doc:
-        parts: list[Doc] = [Group(self.doc(node.elt, _INSIDE))]
+    def pair_head(self, key: ast.expr | None) -> str:
+        """What stands before a value of a dict: its key, or that it is a dict whose pairs come in here."""
+        return "**" if key is None else f"{self.text(key)}: "
+
+    def loops(self, node: ast.ListComp | ast.GeneratorExp | ast.DictComp) -> Doc:
+        element: Doc = (
+            self.doc(node.value, _INSIDE) if isinstance(node, ast.DictComp) else self.doc(node.elt, _INSIDE)
+        )
+        if isinstance(node, ast.DictComp):
+            element = [self.pair_head(node.key), element]
+        parts: list[Doc] = [Group(element)]
         for loop in node.generators:
             head = f"for {self.text(loop.target)} in "
             tests = [f" if {self.text(test)}" for test in loop.ifs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mapper.emission.drafts import CLOSE, OPEN, Argument, Draft
+from mapper.emission.drafts import CLOSE, OPEN, Argument, ClassText, Draft
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
 
@@ -112,3 +112,22 @@ def _switch_off(draft: Draft, absent: set[str], present: set[str], model: Draft)
         number = int(_MARK.findall(mark)[0])
         there = row not in absent and _plain(model, row) in present
         draft.arguments[number] = Argument(draft.arguments[number].hint, there)
+
+
+def is_same(one: ClassText, other: ClassText) -> bool:
+    """Whether two finished classes have the same text: sizes that two facts know may be one field in the end."""
+    first, second = one.drafts[0], other.drafts[0]
+    return (
+        first.key()[:4] == second.key()[:4]
+        and first.options == second.options
+        and (one.resolved, one.locals, one.takes_config) == (other.resolved, other.locals, other.takes_config)
+        and [*one.parameters] == [*other.parameters]
+    )
+
+
+def join(into: ClassText, other: ClassText) -> ClassText:
+    """The first class, of which those of the other are instances, too."""
+    into.drafts += other.drafts
+    for name, values in other.parameters.items():
+        into.parameters[name] = into.parameters[name] + values
+    return into

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from mapper.catalogue import find
 from mapper.emission import emit
 from mapper.inference import infer
 from mapper.rulebook.examples import header
@@ -190,3 +192,41 @@ def test_a_list_that_a_forward_goes_through_says_how_many_layers_there_are(
     kinds = made.Config().layer_types
     model = made.Model(replace(made.Config(), layer_types=(*kinds, *kinds)))
     assert len(list(model.modules())) > len(list(made.Model().modules()))
+
+
+def source(family: str, example: int = 0) -> str:
+    """The generated source of an example of a family."""
+    item = next(item for item in RULEBOOK.families if item.name == family)
+    return emit(infer(header(item.examples[example]), RULEBOOK))
+
+
+ESM = "facebook/esm2_t33_650M_UR50D"  # beside its layers stands another word
+
+
+def test_numbered_keys_beside_others_are_made_and_gone_through_by_their_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checkpoint = find(ESM)
+    assert checkpoint is not None
+    text = emit(infer(checkpoint, RULEBOOK))
+    assert "**{str(index): Layer(config) for index in range(config.layers)}" in text
+    assert ".values())[: self.layers]:" in text
+    made = ModuleType("generated_esm")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    exec(compile(text, made.__name__, "exec"), made.__dict__)
+    with torch.device("meta"):
+        layers = made.Model(replace(made.Config(), layers=3)).get_submodule("esm.encoder.layer")
+    assert [name for name, _ in layers.named_children()] == ["0", "1", "2", "unnamed"]
+
+
+def test_classes_of_one_text_are_one_class() -> None:
+    """The frequencies of ESM's layers and those beside are known by two facts, which are one field."""
+    checkpoint = find(ESM)
+    assert checkpoint is not None
+    assert re.findall(r"class (RotaryEmbeddings\w*)", emit(infer(checkpoint, RULEBOOK))) == [
+        "RotaryEmbeddings"
+    ]
+
+
+def test_what_stands_in_a_row_with_gaps_is_a_slice() -> None:
+    assert "for unit in list(self.values())[1:]:" in source("encodec")

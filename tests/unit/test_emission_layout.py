@@ -35,6 +35,8 @@ STATEMENTS = [
     f"return {{'a': {LONG}, 'b': {LONG}, 'c': {LONG}, 'd': {LONG}}}".replace("'", '"'),
     f"self.layers = nn.ModuleList(Layer({LONG}, {LONG}) for {LONG}, y in zip({LONG}, {LONG}))",
     f'self.x = nn.ModuleDict({{"a": nn.Linear({LONG}, {LONG}), "b": nn.Linear({LONG}, {LONG}, bias=False)}})',
+    f'self.x = nn.ModuleDict({{**{{str(index): Layer({LONG}) for index in range({LONG}.{LONG})}}, "b": nn.Linear({LONG}, {LONG})}})',
+    f"self.x = nn.ModuleDict({{str(index): Layer({LONG}, {LONG}, {LONG}) for index in range({LONG}.{LONG})}})",
     f"self.x = nn.ModuleList([Layer({LONG}), *(Other({LONG}, {LONG}) for _ in range({LONG})), Layer({LONG})])",
     f"self.x = nn.Conv2d({LONG}, {LONG}, kernel_size=({LONG}, 1), stride=2, padding=(1, {LONG}))",
     f"x = x + f({LONG}, {LONG}, {LONG}, {LONG}[:, None])",
