@@ -10,22 +10,26 @@ from mapper.emission.expressions import expression
 from mapper.flows import arithmetic
 from mapper.flows.language import copied, dotted
 
-_FIRST = "rotary.dim"
-_PARTS = "attention.head_dim - attention.nope_dim"  # what is rotated of a head, where the rest is not
-
 
 def derived(fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) -> str | None:
     """The expression of a size over fields of the Config; None where a rule did not compute it, or not from these alone.
 
     `field_of` gives the field of a fact by its name, and its value.
     """
-    text = (
-        _PARTS if fact.name == _FIRST else fact.source.rpartition(": ")[2] if fact.evidence == "rule" else ""
-    )
-    if not text or type(fact.value) not in (int, float):
+    computed = [fact.source.rpartition(": ")[2]] if fact.evidence == "rule" else []
+    if type(fact.value) not in (int, float):
         return None
+    return next(
+        filter(None, (_over_fields(text, fact, field_of) for text in (*fact.same_as, *computed))), None
+    )
+
+
+def _over_fields(text: str, fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) -> str | None:
+    """Arithmetic over facts as one over fields; None where it is none, or does not give the value."""
     try:
         node = arithmetic.parse(text)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return None  # another fact: one field is both
         fields = {name: field_of(name) for name in arithmetic.names(node)}
         known = {name: found[1] for name, found in fields.items() if found is not None}
         if not known or len(known) < len(fields) or arithmetic.evaluate(node, known) != fact.value:

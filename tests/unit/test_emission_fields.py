@@ -230,3 +230,8 @@ def test_classes_of_one_text_are_one_class() -> None:
 
 def test_what_stands_in_a_row_with_gaps_is_a_slice() -> None:
     assert "for unit in list(self.values())[1:]:" in source("encodec")
+
+
+def test_a_rule_says_what_a_size_is_computed_from() -> None:
+    text = source("deepseek")
+    assert "return self.head_dim - self.nope_dim" in text
