@@ -11,7 +11,6 @@ from mapper.architecture import UNREAD, Architecture, Leaf, Place
 from mapper.emission.assumed import assumed
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_tower
-from mapper.emission.classes import Classes
 from mapper.emission.config_class import Sizes, collect_sizes
 from mapper.emission.config_text import annotation_of, config_text
 from mapper.emission.constructors import TORCH_DTYPES
@@ -20,6 +19,7 @@ from mapper.emission.dropout_calls import deepening_rows, place_dropout, trainin
 from mapper.emission.expressions import comment, quoted
 from mapper.emission.identifiers import rename_table
 from mapper.emission.line_breaks import lines
+from mapper.emission.lists import Classes
 from mapper.emission.module_tree import Folder, assign_owners, module_tree, order_children
 from mapper.emission.naming import describe, name_classes
 from mapper.emission.parameters import written

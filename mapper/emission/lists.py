@@ -1,0 +1,229 @@
+"""What stands in lists and dicts of modules: a comprehension where it can be, and each element by itself where not."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from mapper.architecture import Leaf
+from mapper.emission.classes import NAME_CLOSE, Drafts, word_of
+from mapper.emission.config_class import symbol_name
+from mapper.emission.drafts import Argument, Draft
+from mapper.emission.expressions import literal
+from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, told_by
+from mapper.emission.module_tree import Folder
+from mapper.emission.paths import is_number
+from mapper.emission.settings import INDEX
+
+
+@dataclass(eq=False)
+class Classes(Drafts):
+    """The classes of a module tree, with all that their lists hold."""
+
+    def container_items(self, draft: Draft, folder: Folder) -> str:
+        """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
+        if folder.is_sequence:
+            return self.sequence(draft, folder)
+        if alike := self.alike(draft, folder):
+            return alike
+        pairs = []
+        for key, child in folder.children.items():
+            if isinstance(key, tuple) and len(key) > 1 and key == tuple(range(len(key))):
+                each = f"str({INDEX}): {self.child(draft, child, 'item_0')}"
+                draft.loops.add(INDEX)
+                pairs.append(f"**{{{each} for {INDEX} in range({self.count(draft, folder, len(key))})}}")
+                continue
+            for name in [key] if isinstance(key, str) else map(str, key):
+                word = self.paths.attribute(name)
+                pairs.append(
+                    f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}"
+                )
+        return "{" + ", ".join(pairs) + "}"
+
+    def alike(self, draft: Draft, folder: Folder) -> str:
+        """Children of one class and with the same values, by the numbers in their names; empty where they differ."""
+        children = [child for child in folder.children.values() if isinstance(child, Folder)]
+        classes = {self.of_folder.get(id(child)) for child in folder.children.values()}
+        if not folder.stem or len(classes) != 1 or None in classes:
+            return ""
+        given = [self.arguments(child) for child in children]
+        values = [{name: argument.value for name, argument in item.items()} for item in given]
+        if any(item != values[0] for item in values):
+            return ""
+        call, count = self.call(draft, children[0], given[0]), self.count(draft, folder, len(children))
+        return f'{{f"{folder.stem}{{index}}": {call} for index in range({count})}}'
+
+    def sequence(self, draft: Draft, folder: Folder) -> str:
+        groups = [(key, child) for key, child in folder.children.items() if isinstance(key, tuple)]
+        classes = {self.of_folder.get(id(child)) for _, child in groups}
+        roles = {child.block.role for _, child in groups if isinstance(child, Folder) and child.block}
+        if len(classes) == 1 and None not in classes and len(roles) <= 1:
+            return self.same_class(draft, folder, groups)
+        differing = [names for _, child in groups for names in self.by_element(child, len(folder.place))]
+        if differing and len(groups) == 1 and not any("kernel" in names for names in differing):
+            draft.loops.add(INDEX)
+            each = self.element(draft, folder, *groups[0])
+            return f"{each} for {INDEX} in range({self.count(draft, folder, len(groups[0][0]))})"
+        if differing:  # equal as their tensors may be
+            groups = [((index,), child) for key, child in groups for index in key]
+        texts = {key: self.element(draft, folder, key[:1], child) for key, child in groups}
+        order = sorted((index, key) for key in texts for index in key)
+        if len(texts) == 1 and len(order) > 1:
+            return f"{next(iter(texts.values()))} for _ in range({self.count(draft, folder, len(order))})"
+        runs: list[list[tuple[int, ...]]] = []
+        for _, key in order:
+            if runs and runs[-1][0] == key:
+                runs[-1].append(key)
+            else:
+                runs.append([key])
+        if len(runs) > 2 and (chosen := self.chosen(draft, folder, texts, order)):
+            return chosen
+        parts = [
+            texts[run[0]]
+            if len(run) == 1 and not (run is runs[-1] and self.repeats(folder, runs))
+            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order), runs)}))"
+            for run in runs
+        ]
+        return f"[{', '.join(parts)}]"
+
+    def repeats(self, folder: Folder, runs: list[list[tuple[int, ...]]]) -> bool:
+        """Whether what stands behind a first element is once here and more often in other stages."""
+        fact = self.counts.get(folder.place)
+        return fact is not None and len(runs) == 2 and len(runs[0]) == 1 and bool(self.stages.element(fact))
+
+    def same_class(
+        self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
+    ) -> str:
+        """Elements of one class: a comprehension, over the values in which they differ."""
+        first = groups[0][1]
+        assert isinstance(first, Folder)
+        by_index = {
+            index: self.arguments(child)
+            for key, child in groups
+            if isinstance(child, Folder)
+            for index in key
+        }
+        order = [by_index[index] for index in sorted(by_index)]
+        varying = [
+            name
+            for name in order[0]
+            if any(arguments[name].value != order[0][name].value for arguments in order)
+        ]
+        given = {name: name for name in varying}
+        if [[arguments[name].value for arguments in order] for name in varying] == [
+            [True] + [False] * (len(order) - 1)
+        ]:
+            given = {varying[0]: "index == 0"}  # a child of the first element alone
+        draft.loops.update(given.values())
+        call = self.call(draft, first, order[0], given)
+        if len(order) == 1 and folder.place not in self.counts:
+            return f"[{call}]"
+        if not varying:
+            return f"{call} for _ in range({self.count(draft, folder, len(order))})"
+        if "index == 0" in given.values():
+            return f"{call} for index in range({self.count(draft, folder, len(order))})"
+        marks = [self.each(draft, folder, name, [a[name] for a in order]) for name in varying]
+        if len(varying) == 1:
+            return f"{call} for {varying[0]} in {marks[0]}"
+        return f"{call} for {', '.join(varying)} in zip({', '.join(marks)}, strict=True)"
+
+    def each(self, draft: Draft, folder: Folder, name: str, arguments: list[Argument]) -> str:
+        """The values of one parameter, an element's each: a list of the config that has them, or numbers."""
+        values = tuple(item.value for item in arguments)
+        facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
+        found = self.stages.list_of(facts)
+        if found is None and (some := self.stages.some_of(facts)):
+            symbol = draft.symbol(some[0], word_of(folder), f"{word_of(folder)}_{name}")
+            items: list[ast.expr] = [ast.Subscript(ast.Name(symbol), ast.Constant(at)) for at in some[1]]
+            return draft.place(Argument(symbol, values, ast.Tuple(items), {symbol: some[0]}))
+        if found is None:
+            return draft.place(Argument(f"{word_of(folder)}_{name}", values))
+        size, is_shifted = found
+        symbol = draft.symbol(size, word_of(folder), f"{word_of(folder)}_{name}")
+        node: ast.expr = ast.Name(symbol)
+        symbols = {symbol: size}
+        if is_shifted:  # `[3, *config.hidden_sizes[:-1]]`
+            but_last = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
+            first: ast.expr = ast.Constant(values[0])
+            if entry := self.stages.entries.get(id(facts[0])):
+                first = ast.Name(draft.symbol(entry, word_of(folder)))
+                symbols[first.id] = entry
+            node = ast.List([first, ast.Starred(ast.Subscript(node, but_last))])
+        return draft.place(Argument(symbol, values, node, symbols))
+
+    def chosen(
+        self,
+        draft: Draft,
+        folder: Folder,
+        texts: dict[tuple[int, ...], str],
+        order: list[tuple[int, tuple[int, ...]]],
+    ) -> str:
+        """Elements of a few classes that take turns: which is where, by the numbers of all but the most usual one."""
+        fact = self.counts.get(folder.place)
+        if (
+            fact is None
+            or fact.value != len(order)
+            or not all(text.endswith(f"{NAME_CLOSE}(config)") for text in texts.values())
+        ):
+            return ""
+        keys = sorted(texts, key=len)
+        if len(keys) > MOST:
+            return ""
+        if len(keys) == 2 and (listed := self.by_entries(draft, folder, texts, keys)):
+            return listed
+        kinds = kinds_of(folder, keys)
+        text = texts[keys[-1]] if kinds else ""
+        for kind in reversed(kinds):
+            made = fact_of_kind(folder, kind, word_of(folder))
+            self.stages.made.append(made)
+            symbol = draft.symbol(made, word_of(folder), made.name.replace(".", "_"))
+            mark = draft.place(Argument(symbol, tuple(kind.numbers), ast.Name(symbol), {symbol: made}))
+            text = f"{texts[kind.key]} if {INDEX} in {mark} else {text}"
+        draft.loops.add(INDEX)
+        each = f"for {INDEX} in range({self.count(draft, folder, len(order))})"
+        return f"{text} {each}" if kinds else ""
+
+    def by_entries(
+        self, draft: Draft, folder: Folder, texts: dict[tuple[int, ...], str], keys: list[tuple[int, ...]]
+    ) -> str:
+        """Elements of two classes by a list of the config with an entry for each; empty where there is none."""
+        listed, (rare, usual) = self.lengths.get(folder.place), keys
+        value = None if listed is None else told_by(listed, rare, usual)
+        if listed is None or value is None:
+            return ""
+        symbol = draft.symbol(listed, word_of(folder))
+        mark = draft.place(Argument(symbol, tuple(listed.value), ast.Name(symbol), {symbol: listed}))
+        word = "kind" if isinstance(value, str) else symbol_name(listed.name)
+        draft.loops.add(word)
+        test = f"{word} == {literal(value)}" if isinstance(value, str) else word if value else f"not {word}"
+        return f"{texts[rare]} if {test} else {texts[usual]} for {word} in {mark}"
+
+    def run_length(
+        self, draft: Draft, folder: Folder, number: int, total: int, runs: list[list[tuple[int, ...]]]
+    ) -> str:
+        """How many equal elements stand in a row: all but the others, where these are once each."""
+        fact = self.counts.get(folder.place)
+        is_only = sum(len(run) > 1 for run in runs) < 2
+        listed = self.lengths.get(folder.place)
+        if listed is not None and len(listed.value) == total and is_only:
+            symbol = draft.symbol(listed, word_of(folder))
+            whole = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
+            rest = ast.BinOp(whole, ast.Sub(), ast.Constant(total - number))
+            return draft.place(Argument(f"{word_of(folder)}_count", number, rest, {symbol: listed}))
+        if fact is None or fact.value != total or number == total or not is_only:
+            return self.count(draft, folder, number)
+        symbol = draft.symbol(fact, word_of(folder))
+        others = ast.BinOp(ast.Name(symbol), ast.Sub(), ast.Constant(total - number))
+        return draft.place(Argument(f"{word_of(folder)}_count", number, others, {symbol: fact}))
+
+    def count(self, draft: Draft, folder: Folder, number: int) -> str:
+        listed = self.lengths.get(folder.place)
+        if listed is not None and len(listed.value) == number:
+            symbol = draft.symbol(listed, word_of(folder))
+            node = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
+            return draft.place(Argument(f"{word_of(folder)}_count", number, node, {symbol: listed}))
+        fact = self.counts.get(folder.place)
+        if fact is None or fact.value != number:
+            return draft.place(Argument(f"{word_of(folder)}_count", number))
+        symbol = draft.symbol(fact, word_of(folder))
+        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
