@@ -9,6 +9,7 @@ from typing import Any
 
 from mapper.architecture import Leaf
 from mapper.checkpoint import COUNTER, FLOATS, TORCH_NAMES, TensorInfo
+from mapper.emission.derived import computed
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
@@ -17,18 +18,13 @@ from mapper.emission.reparametrized import STORED, function_of
 from mapper.emission.settings import INDEX, Setting, is_stated, of_element
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
-from mapper.flows.language import parse_expression
+from mapper.flows.language import dotted, parse_expression
 from mapper.naming.members import DOWN, LENGTHS, UPDATED, matrix_of, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}
-_RANKS = {
-    "Linear": 2,
-    "Embedding": 2,
-    "Conv1d": 3,
-    "Conv2d": 4,
-    "Conv3d": 5,
-}  # extents of the matrix of a usual module
+# extents of the matrix of a usual module
+_RANKS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 4, "Conv3d": 5}
 _OPTIONAL = frozenset({"bias"})
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _SCALES = tuple(map(frozenset, ({"weight"}, {"gamma"}, {"scale"}, {"g"})))
@@ -197,6 +193,8 @@ class Constructor:
         if text is None:
             return None
         node, value = self.argument(text)
+        if name == "padding":
+            node = self.half_of_kernel(node)
         names = [*arithmetic.names(node)]
         symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names and bool(names)
         if value == default and not symbolic:
@@ -206,6 +204,13 @@ class Constructor:
         if self.goes_without_saying(names):
             self.draft.arguments[-1].default = default
         return f"{name}={symbol}"
+
+    def half_of_kernel(self, node: ast.expr) -> ast.expr:
+        """A padding that is one fact, as a rule computed this from others of its block."""
+        facts = self.where.facts or {}
+        fact = facts.get((dotted(node) or "").removeprefix("fact."))
+        found = computed(fact, facts) if fact is not None else None
+        return node if found is None or "kernel" in arithmetic.names(found) else found
 
     def argument(self, text: Any) -> tuple[ast.expr, Any]:
         """An argument as its flow has it, of this element where the leaf is one of a list, and its value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mapper.architecture import Fact
 from mapper.emission.expressions import expression
@@ -22,6 +22,26 @@ def derived(fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) ->
     return next(
         filter(None, (_over_fields(text, fact, field_of) for text in (*fact.same_as, *computed))), None
     )
+
+
+def computed(fact: Fact, facts: Mapping[str, Fact]) -> ast.expr | None:
+    """What a rule computed a fact by, over facts of the same block, as Python has it; None where it needs others."""
+    if fact.evidence != "rule" or type(fact.value) is not int:
+        return None
+    names = {other.name: (name, other.value) for name, other in facts.items()}
+    try:
+        node = arithmetic.parse(fact.source.rpartition(": ")[2])
+        known = {name: names[name][1] for name in arithmetic.names(node)}
+        if (
+            not known
+            or isinstance(node, (ast.Name, ast.Attribute))
+            or arithmetic.evaluate(node, known) != fact.value
+        ):
+            return None
+        found: ast.expr = _Written({name: names[name][0] for name in known}, True, "").visit(copied(node))
+        return found
+    except (ValueError, KeyError, TypeError, SyntaxError):
+        return None
 
 
 def _over_fields(text: str, fact: Fact, field_of: Callable[[str], tuple[str, object] | None]) -> str | None:
@@ -44,8 +64,8 @@ def _over_fields(text: str, fact: Fact, field_of: Callable[[str], tuple[str, obj
 class _Written(ast.NodeTransformer):
     """Facts as fields, and what rules call as Python has it."""
 
-    def __init__(self, fields: dict[str, str], is_whole: bool):
-        self.fields, self.is_whole = fields, is_whole
+    def __init__(self, fields: dict[str, str], is_whole: bool, owner: str = "self."):
+        self.fields, self.is_whole, self.owner = fields, is_whole, owner
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         # rules divide whole numbers into whole ones
@@ -53,10 +73,10 @@ class _Written(ast.NodeTransformer):
         return ast.BinOp(self.visit(node.left), operator, self.visit(node.right))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(f"self.{self.fields[node.id]}")
+        return ast.Name(f"{self.owner}{self.fields[node.id]}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return ast.Name(f"self.{self.fields[dotted(node) or '']}")
+        return ast.Name(f"{self.owner}{self.fields[dotted(node) or '']}")
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         (argument,) = node.args

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import accumulate
 
 from mapper.architecture import Leaf
 from mapper.emission.classes import NAME_CLOSE, Drafts, word_of
@@ -13,7 +14,11 @@ from mapper.emission.expressions import literal
 from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, told_by
 from mapper.emission.module_tree import Folder
 from mapper.emission.paths import is_number
+from mapper.emission.rolled import Column, column, column_of, firsts_and_others
+from mapper.emission.runs import COUNT
 from mapper.emission.settings import INDEX
+
+ELEMENT = "layer"  # what a loop over runs calls each of their layers
 
 
 @dataclass(eq=False)
@@ -64,6 +69,8 @@ class Classes(Drafts):
             draft.loops.add(INDEX)
             each = self.element(draft, folder, *groups[0])
             return f"{each} for {INDEX} in range({self.count(draft, folder, len(groups[0][0]))})"
+        if not differing and (rolled := self.rolled(draft, folder)):
+            return rolled
         if differing:  # equal as their tensors may be
             groups = [((index,), child) for key, child in groups for index in key]
         texts = {key: self.element(draft, folder, key[:1], child) for key, child in groups}
@@ -81,10 +88,67 @@ class Classes(Drafts):
         parts = [
             texts[run[0]]
             if len(run) == 1 and not (run is runs[-1] and self.repeats(folder, runs))
-            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order), runs)}))"
-            for run in runs
+            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order), runs, start)}))"
+            for run, start in zip(runs, accumulate(map(len, runs), initial=0), strict=False)
         ]
         return f"[{', '.join(parts)}]"
+
+    def rolled(self, draft: Draft, folder: Folder) -> str:
+        """Runs that begin with one class and go on with another, as a loop over their sizes; empty where they do not."""
+        counts = self.stages.counts.get(folder.place, [])
+        runs = firsts_and_others(folder, counts)
+        depth = column_of(self.stages, [*counts]) if counts else None
+        if not runs or depth is None:
+            return ""
+        firsts, others = [first for first, _ in runs], [other for _, other in runs if other is not None]
+        classes = [{self.of_folder.get(id(child)) for child in some} for some in (firsts, others)]
+        if not others or None in classes[0] | classes[1] or max(map(len, classes)) > 1:
+            return ""
+        columns = self.columns([self.arguments(first) for first in firsts])
+        if not columns or COUNT in columns:
+            return ""
+        given = self.same_columns(columns, [self.arguments(other) if other else None for _, other in runs])
+        if given is None:
+            return ""
+        columns[COUNT] = depth
+        draft.loops.update({*columns, ELEMENT})
+        first = self.call(draft, firsts[0], self.arguments(firsts[0]), {name: name for name in columns})
+        other = self.call(draft, others[0], self.arguments(others[0]), given)
+        marks = []
+        for name, found in columns.items():
+            fact = found.listed.fact
+            symbol = draft.symbol(fact, word_of(folder), f"{word_of(folder)}_{name}")
+            values = tuple(fact.value[at] for at in found.places)
+            marks.append(draft.place(Argument(symbol, values, found.expression(symbol), {symbol: fact})))
+        loop = f"for {', '.join(columns)} in zip({', '.join(marks)}, strict=True)"
+        return f"{ELEMENT} {loop} for {ELEMENT} in [{first}, *({other} for _ in range({COUNT} - 1))]"
+
+    def columns(self, order: list[dict[str, Argument]]) -> dict[str, Column]:
+        """The lists that the parameters in which elements differ are of; none where one is of no list."""
+        varying = [name for name in order[0] if len({repr(given[name].value) for given in order}) > 1]
+        found = {name: column(self.stages, [given[name] for given in order]) for name in varying}
+        return {name: one for name, one in found.items() if one} if all(found.values()) else {}
+
+    def same_columns(
+        self, columns: dict[str, Column], order: list[dict[str, Argument] | None]
+    ) -> dict[str, str] | None:
+        """Which of the columns each parameter has that differs, of the elements that are there; None where it has none."""
+        there = [(at, given) for at, given in enumerate(order) if given]
+        names: dict[str, str] = {}
+        for name, argument in there[0][1].items():
+            if all(given[name].value == argument.value for _, given in there) and len(there) > 1:
+                continue
+            own = [(at, column(self.stages, [given[name]])) for at, given in there]
+            same = (
+                word
+                for word, whole in columns.items()
+                if all(one and one == Column(whole.listed, whole.places[at : at + 1]) for at, one in own)
+            )
+            word = next(same, None)
+            if word is None:
+                return None
+            names[name] = word
+        return names
 
     def repeats(self, folder: Folder, runs: list[list[tuple[int, ...]]]) -> bool:
         """Whether what stands behind a first element is once here and more often in other stages."""
@@ -199,9 +263,17 @@ class Classes(Drafts):
         return f"{texts[rare]} if {test} else {texts[usual]} for {word} in {mark}"
 
     def run_length(
-        self, draft: Draft, folder: Folder, number: int, total: int, runs: list[list[tuple[int, ...]]]
+        self,
+        draft: Draft,
+        folder: Folder,
+        number: int,
+        total: int,
+        runs: list[list[tuple[int, ...]]],
+        start: int,
     ) -> str:
         """How many equal elements stand in a row: all but the others, where these are once each."""
+        if own := self.rest_of_run(draft, folder, number, start):
+            return own
         fact = self.counts.get(folder.place)
         is_only = sum(len(run) > 1 for run in runs) < 2
         listed = self.lengths.get(folder.place)
@@ -215,6 +287,20 @@ class Classes(Drafts):
         symbol = draft.symbol(fact, word_of(folder))
         others = ast.BinOp(ast.Name(symbol), ast.Sub(), ast.Constant(total - number))
         return draft.place(Argument(f"{word_of(folder)}_count", number, others, {symbol: fact}))
+
+    def rest_of_run(self, draft: Draft, folder: Folder, number: int, start: int) -> str:
+        """How many equal elements end a run of one width: all of it, or all but its first; empty where they do not."""
+        end = 0
+        for fact in self.stages.counts.get(folder.place, ()):
+            first, end = end, end + fact.value
+            is_end = first <= start <= first + 1 and start + number == end
+            if is_end and self.stages.element(fact):
+                symbol = draft.symbol(fact, word_of(folder), f"{word_of(folder)}_{COUNT}")
+                node: ast.expr = ast.Name(symbol)
+                if start > first:
+                    node = ast.BinOp(node, ast.Sub(), ast.Constant(1))
+                return draft.place(Argument(symbol, number, node, {symbol: fact}))
+        return ""
 
     def count(self, draft: Draft, folder: Folder, number: int) -> str:
         listed = self.lengths.get(folder.place)

@@ -15,6 +15,7 @@ _APART = frozenset(  # names that a constructor has for something else
 )
 
 
+_PADDINGS = ("padding", "pad_size")
 _WIDTHS = (*WIDTHS, "inner_size", "reduced_size")
 _DIRECTED = re.compile(r"(^|_)(?:in|out)_(channels|features)$")  # both in one are `channels`
 
@@ -122,7 +123,7 @@ def _shared(words: list[list[str]], least: int) -> list[str]:
 
 def _derive_padding(done: ClassText) -> None:
     """A padding that keeps the length is written as half of the kernel, as the flows declare it."""
-    for name in [name for name in done.parameters if name.rpartition("_")[2] == "padding"]:
+    for name in [name for name in done.parameters if name.endswith(_PADDINGS)]:
         kernel = next((other for other in done.parameters if _is_half(done, name, other)), None)
         if kernel is not None and all(text == name or not _mentions(text, name) for text in done.resolved):
             del done.parameters[name]

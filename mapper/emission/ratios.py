@@ -75,8 +75,11 @@ def _scaled(role: str, group: list[tuple[Fact, list[dict[str, Fact]]]], word: st
     """The widths of one name in terms of the base of that name; nothing unless all have the same ratio to it."""
     bases = [_base(facts, word) for _, facts in group]
     known = [(fact, base) for (fact, _), base in zip(group, bases, strict=True) if base is not None]
+    is_known = len(known) == len(group)
+    # of a layer without such a part it is the base itself
+    known = [(fact, base) for fact, base in known if fact.value != base.value] or known
     shares = {Fraction(fact.value, base.value) for fact, base in known}
-    if len(known) < len(group) or len(shares) != 1 or len({base.value for _, base in known}) < _LEAST:
+    if not is_known or len(shares) != 1 or len({base.value for _, base in known}) < _LEAST:
         return {}
     share = shares.pop()
     if share == 1 or 1 not in (share.numerator, share.denominator):

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapper.architecture import Block, Fact, Leaf
+from mapper.architecture import Block, Fact, Leaf, Place
 from mapper.emission.ratios import Scaled, ratios
+from mapper.emission.runs import COUNT, elements, runs
 from mapper.flows.references import element_indices
 
 MOST = 8  # stages; of more, numbers are easier to read where they stand
@@ -22,6 +23,7 @@ _LISTED = (
     "head_dim",
     "channel_groups",
     _COUNT,
+    COUNT,
 )  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
@@ -79,6 +81,9 @@ class Stages:
     made: list[Fact] = field(default_factory=list)  # sizes that no rule has, and a source says once
     scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
+    counts: dict[Place, list[Fact]] = field(
+        default_factory=dict
+    )  # by the folder of a list without stages: how many layers each run of one width has
 
     def element(self, fact: Fact) -> Element | None:
         return self.elements.get(id(fact))
@@ -151,11 +156,13 @@ def staged(root: Block, without: frozenset[str] = frozenset()) -> Stages:
     )
     for block, tower in _placed(root):
         for value in block.roles.values():
-            if isinstance(value, list) and _has_layers(stages := _each(value)):
+            flat = runs(value, [*_below(block)]) if isinstance(value, list) else []
+            if isinstance(value, list) and (flat or _has_layers(_each(value))):
+                stages = flat or _each(value)
                 scaled = ratios(stages)
                 found.scaled |= scaled
                 found.made += [item.ratio for item in scaled.values()]
-                stack = _Stack(found, stages, tower, without)
+                stack = (_Runs if flat else _Stack)(found, stages, tower, without)
                 stack.learn(block)
                 stack.learn_ends(root, block)
                 stack.learn_readers(root, block)
@@ -169,6 +176,11 @@ def _placed(root: Block) -> Iterator[tuple[Block, str]]:
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from ((block, item.role) for block in (item, *item.blocks()))
+
+
+def _below(block: Block) -> Iterator[Block]:
+    """The blocks right below one that stand in no list."""
+    return (item for item in block.roles.values() if isinstance(item, Block))
 
 
 def _blocks_of(block: Block, role: str) -> list[Block]:
@@ -294,9 +306,20 @@ class _Stack:
         for fact in (fact for block in beside if not _is_entry(block) for fact in block.facts.values()):
             if fact.name.endswith(_INPUTS) and fact.value == last:
                 self.note(fact, end)
+        self.learn_pooled(root, around, beside)
         for leaf in (item for block in (root, around) for item in block.roles.values()):
             if isinstance(leaf, Leaf) and _length(leaf) == last:
                 self.note_length(leaf, end)
+
+    def learn_pooled(self, root: Block, around: Block, beside: list[Block]) -> None:
+        """Notes what a last map gives where that is as wide as what is pooled, and no stage is."""
+        known = (fact for block in (root, around) for fact in block.facts.values())
+        pooled = next((fact for fact in known if _last(fact) == "pooled_size"), None)
+        if pooled is None or self.stream is None or pooled.value in self.stream.fact.value:
+            return
+        for fact in (fact for block in beside if not _is_entry(block) for fact in block.facts.values()):
+            if fact.name.endswith("out_channels") and fact.value == pooled.value:
+                self.found.entries.setdefault(id(fact), pooled)
 
     def learn_entry(self, embedding: Fact) -> None:
         """Notes what the first stage reads where that is as wide as the embeddings, and no stage is."""
@@ -371,6 +394,65 @@ class _Stack:
         fact = Fact(whole.name, whole.value[element.at], whole.at, whole.evidence, whole.source)
         self.note(fact, element)
         return fact
+
+
+class _Runs(_Stack):
+    """The runs of a list that has no stages."""
+
+    def __init__(self, found: Stages, stages: list[Block], tower: str, without: frozenset[str]):
+        super().__init__(found, stages, tower, without)
+        self.stages, self.without = stages, without
+
+    def learn(self, around: Block) -> None:
+        for at, stage in enumerate(self.stages):
+            for fact in (fact for layer in elements(stage)[1:] for fact in _sizes(layer)):
+                if fact.name.endswith(WIDTHS) and self.stream and fact.value == self.stream.fact.value[at]:
+                    self.note(fact, Element(self.stream, at))  # what the first has made, the others read, too
+        super().learn(around)
+        for stage in self.stages:
+            if fact := stage.facts.get(COUNT):
+                self.found.counts.setdefault(stage.home, []).append(fact)
+        self.learn_maps("stride", to_all=False)
+        self.learn_maps("kernel_size", to_all=True)
+
+    def learn_maps(self, word: str, to_all: bool) -> None:
+        """Notes what a map of the first layer of each run has, and those of the others where these have the same."""
+        layers = [elements(stage) for stage in self.stages if stage.facts]
+        for role in dict.fromkeys(block.role for first, *_ in layers for block in _below(first)):
+            facts = [[fact for layer in run if (fact := _fact_of(layer, role, word))] for run in layers]
+            name = f"{role}.{word}"
+            whole = all(len(own) == len(run) for own, run in zip(facts, layers, strict=True))
+            if not whole or len({own[0].value for own in facts}) == 1 or name in self.without:
+                continue
+            if to_all and any(fact.value != own[0].value for own in facts for fact in own):
+                continue
+            first = facts[0][0]
+            source = f"{first.source} and {len(facts) - 1} more"
+            values = [own[0].value for own in facts]
+            listed = Listed(Fact(name, values, first.at, first.evidence, source, first.rule), self.tower)
+            for at, own in enumerate(facts):
+                for fact in own if to_all else own[:1]:
+                    self.note(fact, Element(listed, at))
+
+    def learn_ends(self, root: Block, around: Block) -> None:
+        super().learn_ends(root, around)
+        for fact in (fact for block in around.blocks() for fact in block.facts.values()):
+            if _last(fact) == "embedding_size":
+                self.learn_entry(fact)
+
+    def learn_entry(self, embedding: Fact) -> None:
+        """Notes, too, what the first layer has as wide as that: without an expansion its inner channels."""
+        super().learn_entry(embedding)
+        for fact in self.facts[0]:
+            if fact.value == embedding.value and fact.name.endswith((*WIDTHS, "inner_size")):
+                self.found.entries.setdefault(id(fact), embedding)
+
+
+def _fact_of(layer: Block, role: str, word: str) -> Fact | None:
+    """A size of the map of a layer that has that role."""
+    block = layer.roles.get(role)
+    facts = block.facts.values() if isinstance(block, Block) else ()
+    return next((fact for fact in facts if _last(fact) == word and type(fact.value) is int), None)
 
 
 def _head_parts(root: Block) -> list[Block]:

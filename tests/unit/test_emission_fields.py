@@ -235,3 +235,24 @@ def test_what_stands_in_a_row_with_gaps_is_a_slice() -> None:
 def test_a_rule_says_what_a_size_is_computed_from() -> None:
     text = source("deepseek")
     assert "return self.head_dim - self.nope_dim" in text
+
+
+def test_runs_of_one_width_are_written_by_what_a_config_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a list without stages: widths, how many layers each has, and what a map of the first has."""
+    made, lists = staged("mobilenet_v2", monkeypatch)
+    assert lists.keys() == {"output_sizes", "depths", "depthwise_strides"}
+    assert "for layer in [\n" in source("mobilenet_v2")
+    widths = tuple(size + 8 for size in lists["output_sizes"])
+    image = {"pixel_values": torch.zeros(1, 3, 224, 224)}
+    run(made, image, output_sizes=widths, depths=tuple(depth + 1 for depth in lists["depths"]))
+    for name in ("embedding_size", "pooled_size", "expansion"):
+        run(made, image, **{name: 2 * getattr(made.Config(), name)})
+    made, lists = staged("efficientnet", monkeypatch)
+    assert {"output_sizes", "depthwise_kernel_sizes"} <= lists.keys()
+
+
+def test_a_padding_by_half_of_the_kernel_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = module("efficientnet", monkeypatch)
+    assert re.search(r"padding=\S*kernel_size\S* // 2", source("efficientnet"))
+    kernels = tuple(size + 2 for size in made.Config().depthwise_kernel_sizes)
+    run(made, IMAGE, depthwise_kernel_sizes=kernels)
