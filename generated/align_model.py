@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 05eabb4b260a.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,12 +33,21 @@ class Config:
     embedding_size: int = 64  # shape: vision_model.embeddings.convolution.weight [64, 3, 3, 3]
     kernel_size: int = 3  # shape: vision_model.embeddings.convolution.weight [64, 3, 3, 3]
     batch_norm_eps: float = 0.001  # config: vision_config.batch_norm_eps
+    # shape: vision_model.encoder.blocks.0.projection.project_conv.weight [32, 64, 1, 1] and 6 more
+    output_sizes: tuple[int, ...] = (32, 48, 80, 160, 224, 384, 640)
+    # shape: vision_model.encoder.blocks.0.depthwise_conv.depthwise_conv.weight [64, 1, 3, 3] and 6 more
+    depthwise_kernel_sizes: tuple[int, ...] = (3, 3, 5, 3, 5, 5, 3)
     heads: int = 12  # config: text_config.num_attention_heads
     # shape and config: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * ...
     head_dim: int = 64
+    # shape: vision_model.encoder.blocks.0.projection.project_conv.weight [32, 64, 1, 1] and 13 more
+    vision_expansion: int = 6
+    # shape: vision_model.encoder.blocks.0.squeeze_excite.reduce.weight [16, 64, 1, 1] and 13 more
+    vision_squeeze_excitation_reduction: int = 4
     # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
     text_layers: int = 12  # name: text_model.encoder.layer.*
+    depths: tuple[int, ...] = (4, 7, 7, 10, 10, 13, 4)  # name: vision_model.encoder.blocks.{0..3} and 6 more
     projection_size: int = 640  # shape: text_projection.weight [640, 768]
 
 
@@ -122,13 +131,13 @@ class VisionEmbeddings(nn.Module):
 class Depthwise(nn.Module):
     """vision_model.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
 
-    def __init__(self, config: Config, out_channels: int, pad_size: int, kernel_size: int):
+    def __init__(self, config: Config, out_channels: int, kernel_size: int):
         super().__init__()
         self.depthwise_conv = nn.Conv2d(
             out_channels,
             out_channels,
             kernel_size=kernel_size,
-            padding=pad_size,
+            padding=kernel_size // 2,
             groups=out_channels,
             bias=False,
         )
@@ -228,20 +237,13 @@ class VisionLayerWithExpansionAndStride(nn.Module):
     depthwise convolution, squeeze-and-excitation and a projection.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int, output_size: int):
         super().__init__()
+        inner_size = config.vision_expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
         self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.vision_squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -256,22 +258,13 @@ class VisionLayerWithExpansionAndResidual(nn.Module):
     depthwise convolution, squeeze-and-excitation, a projection and a residual.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int):
         super().__init__()
+        inner_size = config.vision_expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
+        self.depthwise_conv = Depthwise(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.vision_squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
 
@@ -286,23 +279,13 @@ class VisionLayerWithExpansion(nn.Module):
     depthwise convolution, squeeze-and-excitation and a projection.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int, output_size: int):
         super().__init__()
+        inner_size = config.vision_expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
+        self.depthwise_conv = Depthwise(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.vision_squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -319,9 +302,16 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.depthwise_conv = Depthwise(config, out_channels=64, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(channels=64, reduced_size=16)
-        self.projection = Contraction(config, in_channels=64, out_channels=32)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=config.embedding_size, kernel_size=config.depthwise_kernel_sizes[0]
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            channels=config.embedding_size,
+            reduced_size=config.embedding_size // config.vision_squeeze_excitation_reduction,
+        )
+        self.projection = Contraction(
+            config, in_channels=config.embedding_size, out_channels=config.output_sizes[0]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.depthwise_conv(x))
@@ -335,9 +325,14 @@ class VisionLayerWithResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.depthwise_conv = Depthwise(config, out_channels=32, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(channels=32, reduced_size=8)
-        self.projection = Contraction(config, in_channels=32, out_channels=32)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=config.output_sizes[0], kernel_size=config.depthwise_kernel_sizes[0]
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            channels=config.output_sizes[0],
+            reduced_size=config.output_sizes[0] // config.vision_squeeze_excitation_reduction,
+        )
+        self.projection = Contraction(config, in_channels=32, out_channels=config.output_sizes[0])
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.squeeze_excite(F.silu(self.depthwise_conv(x)))
@@ -407,122 +402,90 @@ class VisionEmbeddingsWithLayers(nn.Module):
                 "blocks": nn.ModuleList(
                     [
                         VisionLayer(config),
-                        *(VisionLayerWithResidual(config) for _ in range(3)),
+                        *(VisionLayerWithResidual(config) for _ in range(config.depths[0] - 1)),
                         VisionLayerWithExpansionAndStride(
                             config,
-                            input_size=32,
-                            inner_size=192,
-                            kernel_size=3,
-                            squeeze_excitation_reduced_size=8,
-                            output_size=48,
+                            input_size=config.output_sizes[0],
+                            kernel_size=config.depthwise_kernel_sizes[1],
+                            output_size=config.output_sizes[1],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=48,
-                                inner_size=288,
-                                pad_size=1,
-                                kernel_size=3,
-                                squeeze_excitation_reduced_size=12,
+                                input_size=config.output_sizes[1],
+                                kernel_size=config.depthwise_kernel_sizes[1],
                             )
-                            for _ in range(6)
+                            for _ in range(config.depths[1] - 1)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
-                            input_size=48,
-                            inner_size=288,
-                            kernel_size=5,
-                            squeeze_excitation_reduced_size=12,
-                            output_size=80,
+                            input_size=config.output_sizes[1],
+                            kernel_size=config.depthwise_kernel_sizes[2],
+                            output_size=config.output_sizes[2],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=80,
-                                inner_size=480,
-                                pad_size=2,
-                                kernel_size=5,
-                                squeeze_excitation_reduced_size=20,
+                                input_size=config.output_sizes[2],
+                                kernel_size=config.depthwise_kernel_sizes[2],
                             )
-                            for _ in range(6)
+                            for _ in range(config.depths[2] - 1)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
-                            input_size=80,
-                            inner_size=480,
-                            kernel_size=3,
-                            squeeze_excitation_reduced_size=20,
-                            output_size=160,
+                            input_size=config.output_sizes[2],
+                            kernel_size=config.depthwise_kernel_sizes[3],
+                            output_size=config.output_sizes[3],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=160,
-                                inner_size=960,
-                                pad_size=1,
-                                kernel_size=3,
-                                squeeze_excitation_reduced_size=40,
+                                input_size=config.output_sizes[3],
+                                kernel_size=config.depthwise_kernel_sizes[3],
                             )
-                            for _ in range(9)
+                            for _ in range(config.depths[3] - 1)
                         ),
                         VisionLayerWithExpansion(
                             config,
-                            input_size=160,
-                            inner_size=960,
-                            pad_size=2,
-                            kernel_size=5,
-                            squeeze_excitation_reduced_size=40,
-                            output_size=224,
+                            input_size=config.output_sizes[3],
+                            kernel_size=config.depthwise_kernel_sizes[4],
+                            output_size=config.output_sizes[4],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=224,
-                                inner_size=1344,
-                                pad_size=2,
-                                kernel_size=5,
-                                squeeze_excitation_reduced_size=56,
+                                input_size=config.output_sizes[4],
+                                kernel_size=config.depthwise_kernel_sizes[4],
                             )
-                            for _ in range(9)
+                            for _ in range(config.depths[4] - 1)
                         ),
                         VisionLayerWithExpansionAndStride(
                             config,
-                            input_size=224,
-                            inner_size=1344,
-                            kernel_size=5,
-                            squeeze_excitation_reduced_size=56,
-                            output_size=384,
+                            input_size=config.output_sizes[4],
+                            kernel_size=config.depthwise_kernel_sizes[5],
+                            output_size=config.output_sizes[5],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=384,
-                                inner_size=2304,
-                                pad_size=2,
-                                kernel_size=5,
-                                squeeze_excitation_reduced_size=96,
+                                input_size=config.output_sizes[5],
+                                kernel_size=config.depthwise_kernel_sizes[5],
                             )
-                            for _ in range(12)
+                            for _ in range(config.depths[5] - 1)
                         ),
                         VisionLayerWithExpansion(
                             config,
-                            input_size=384,
-                            inner_size=2304,
-                            pad_size=1,
-                            kernel_size=3,
-                            squeeze_excitation_reduced_size=96,
-                            output_size=640,
+                            input_size=config.output_sizes[5],
+                            kernel_size=config.depthwise_kernel_sizes[6],
+                            output_size=config.output_sizes[6],
                         ),
                         *(
                             VisionLayerWithExpansionAndResidual(
                                 config,
-                                input_size=640,
-                                inner_size=3840,
-                                pad_size=1,
-                                kernel_size=3,
-                                squeeze_excitation_reduced_size=160,
+                                input_size=config.output_sizes[6],
+                                kernel_size=config.depthwise_kernel_sizes[6],
                             )
-                            for _ in range(3)
+                            for _ in range(config.depths[6] - 1)
                         ),
                     ]
                 )
@@ -600,4 +563,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: c10f66efdc20abf3
+# sha256 of all above: 66cc19c73cee4b8e

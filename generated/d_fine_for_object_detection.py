@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 05eabb4b260a.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -1186,4 +1186,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 9e7d6dc1bb87fa01
+# sha256 of all above: c258aeea860d890b

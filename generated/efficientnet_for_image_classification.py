@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 05eabb4b260a.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,6 +27,15 @@ class Config:
     embedding_size: int = 64  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     kernel_size: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
     batch_norm_eps: float = 0.001  # config: batch_norm_eps
+    # shape: efficientnet.encoder.blocks.0.projection.project_conv.weight [32, 64, 1, 1] and 6 more
+    output_sizes: tuple[int, ...] = (32, 48, 80, 160, 224, 384, 640)
+    # shape: efficientnet.encoder.blocks.0.depthwise_conv.depthwise_conv.weight [64, 1, 3, 3] and 6 more
+    depthwise_kernel_sizes: tuple[int, ...] = (3, 3, 5, 3, 5, 5, 3)
+    # shape: efficientnet.encoder.blocks.0.projection.project_conv.weight [32, 64, 1, 1] and 13 more
+    expansion: int = 6
+    # shape: efficientnet.encoder.blocks.0.squeeze_excite.reduce.weight [16, 64, 1, 1] and 13 more
+    squeeze_excitation_reduction: int = 4
+    depths: tuple[int, ...] = (4, 7, 7, 10, 10, 13, 4)  # name: efficientnet.encoder.blocks.{0..3} and 6 more
     pooled_size: int = 2560  # shape: classifier.weight [1000, 2560]
     labels: int = 1000  # shape: classifier.weight [1000, 2560]
 
@@ -65,13 +74,13 @@ class Embeddings(nn.Module):
 class Depthwise(nn.Module):
     """efficientnet.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
 
-    def __init__(self, config: Config, out_channels: int, pad_size: int, kernel_size: int):
+    def __init__(self, config: Config, out_channels: int, kernel_size: int):
         super().__init__()
         self.depthwise_conv = nn.Conv2d(
             out_channels,
             out_channels,
             kernel_size=kernel_size,
-            padding=pad_size,
+            padding=kernel_size // 2,
             groups=out_channels,
             bias=False,
         )
@@ -143,20 +152,13 @@ class LayerWithExpansionAndStride(nn.Module):
     depthwise convolution, squeeze-and-excitation and a projection.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int, output_size: int):
         super().__init__()
+        inner_size = config.expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
         self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -171,22 +173,13 @@ class LayerWithExpansionAndResidual(nn.Module):
     depthwise convolution, squeeze-and-excitation, a projection and a residual.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int):
         super().__init__()
+        inner_size = config.expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
+        self.depthwise_conv = Depthwise(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
 
@@ -201,23 +194,13 @@ class LayerWithExpansion(nn.Module):
     depthwise convolution, squeeze-and-excitation and a projection.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, kernel_size: int, output_size: int):
         super().__init__()
+        inner_size = config.expansion * input_size
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
+        self.depthwise_conv = Depthwise(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
+            channels=inner_size, reduced_size=input_size // config.squeeze_excitation_reduction
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -234,9 +217,16 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.depthwise_conv = Depthwise(config, out_channels=64, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(channels=64, reduced_size=16)
-        self.projection = Contraction(config, in_channels=64, out_channels=32)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=config.embedding_size, kernel_size=config.depthwise_kernel_sizes[0]
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            channels=config.embedding_size,
+            reduced_size=config.embedding_size // config.squeeze_excitation_reduction,
+        )
+        self.projection = Contraction(
+            config, in_channels=config.embedding_size, out_channels=config.output_sizes[0]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.depthwise_conv(x))
@@ -250,9 +240,14 @@ class LayerWithResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.depthwise_conv = Depthwise(config, out_channels=32, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(channels=32, reduced_size=8)
-        self.projection = Contraction(config, in_channels=32, out_channels=32)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=config.output_sizes[0], kernel_size=config.depthwise_kernel_sizes[0]
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            channels=config.output_sizes[0],
+            reduced_size=config.output_sizes[0] // config.squeeze_excitation_reduction,
+        )
+        self.projection = Contraction(config, in_channels=32, out_channels=config.output_sizes[0])
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.squeeze_excite(F.silu(self.depthwise_conv(x)))
@@ -267,127 +262,95 @@ class FinalConvolution(nn.Module):
         self.blocks = nn.ModuleList(
             [
                 Layer(config),
-                *(LayerWithResidual(config) for _ in range(3)),
+                *(LayerWithResidual(config) for _ in range(config.depths[0] - 1)),
                 LayerWithExpansionAndStride(
                     config,
-                    input_size=32,
-                    inner_size=192,
-                    kernel_size=3,
-                    squeeze_excitation_reduced_size=8,
-                    output_size=48,
+                    input_size=config.output_sizes[0],
+                    kernel_size=config.depthwise_kernel_sizes[1],
+                    output_size=config.output_sizes[1],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=48,
-                        inner_size=288,
-                        pad_size=1,
-                        kernel_size=3,
-                        squeeze_excitation_reduced_size=12,
+                        input_size=config.output_sizes[1],
+                        kernel_size=config.depthwise_kernel_sizes[1],
                     )
-                    for _ in range(6)
+                    for _ in range(config.depths[1] - 1)
                 ),
                 LayerWithExpansionAndStride(
                     config,
-                    input_size=48,
-                    inner_size=288,
-                    kernel_size=5,
-                    squeeze_excitation_reduced_size=12,
-                    output_size=80,
+                    input_size=config.output_sizes[1],
+                    kernel_size=config.depthwise_kernel_sizes[2],
+                    output_size=config.output_sizes[2],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=80,
-                        inner_size=480,
-                        pad_size=2,
-                        kernel_size=5,
-                        squeeze_excitation_reduced_size=20,
+                        input_size=config.output_sizes[2],
+                        kernel_size=config.depthwise_kernel_sizes[2],
                     )
-                    for _ in range(6)
+                    for _ in range(config.depths[2] - 1)
                 ),
                 LayerWithExpansionAndStride(
                     config,
-                    input_size=80,
-                    inner_size=480,
-                    kernel_size=3,
-                    squeeze_excitation_reduced_size=20,
-                    output_size=160,
+                    input_size=config.output_sizes[2],
+                    kernel_size=config.depthwise_kernel_sizes[3],
+                    output_size=config.output_sizes[3],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=160,
-                        inner_size=960,
-                        pad_size=1,
-                        kernel_size=3,
-                        squeeze_excitation_reduced_size=40,
+                        input_size=config.output_sizes[3],
+                        kernel_size=config.depthwise_kernel_sizes[3],
                     )
-                    for _ in range(9)
+                    for _ in range(config.depths[3] - 1)
                 ),
                 LayerWithExpansion(
                     config,
-                    input_size=160,
-                    inner_size=960,
-                    pad_size=2,
-                    kernel_size=5,
-                    squeeze_excitation_reduced_size=40,
-                    output_size=224,
+                    input_size=config.output_sizes[3],
+                    kernel_size=config.depthwise_kernel_sizes[4],
+                    output_size=config.output_sizes[4],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=224,
-                        inner_size=1344,
-                        pad_size=2,
-                        kernel_size=5,
-                        squeeze_excitation_reduced_size=56,
+                        input_size=config.output_sizes[4],
+                        kernel_size=config.depthwise_kernel_sizes[4],
                     )
-                    for _ in range(9)
+                    for _ in range(config.depths[4] - 1)
                 ),
                 LayerWithExpansionAndStride(
                     config,
-                    input_size=224,
-                    inner_size=1344,
-                    kernel_size=5,
-                    squeeze_excitation_reduced_size=56,
-                    output_size=384,
+                    input_size=config.output_sizes[4],
+                    kernel_size=config.depthwise_kernel_sizes[5],
+                    output_size=config.output_sizes[5],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=384,
-                        inner_size=2304,
-                        pad_size=2,
-                        kernel_size=5,
-                        squeeze_excitation_reduced_size=96,
+                        input_size=config.output_sizes[5],
+                        kernel_size=config.depthwise_kernel_sizes[5],
                     )
-                    for _ in range(12)
+                    for _ in range(config.depths[5] - 1)
                 ),
                 LayerWithExpansion(
                     config,
-                    input_size=384,
-                    inner_size=2304,
-                    pad_size=1,
-                    kernel_size=3,
-                    squeeze_excitation_reduced_size=96,
-                    output_size=640,
+                    input_size=config.output_sizes[5],
+                    kernel_size=config.depthwise_kernel_sizes[6],
+                    output_size=config.output_sizes[6],
                 ),
                 *(
                     LayerWithExpansionAndResidual(
                         config,
-                        input_size=640,
-                        inner_size=3840,
-                        pad_size=1,
-                        kernel_size=3,
-                        squeeze_excitation_reduced_size=160,
+                        input_size=config.output_sizes[6],
+                        kernel_size=config.depthwise_kernel_sizes[6],
                     )
-                    for _ in range(3)
+                    for _ in range(config.depths[6] - 1)
                 ),
             ]
         )
-        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, bias=False)
-        self.top_bn = nn.BatchNorm2d(2560, eps=config.batch_norm_eps)
+        self.top_conv = nn.Conv2d(config.output_sizes[6], config.pooled_size, kernel_size=1, bias=False)
+        self.top_bn = nn.BatchNorm2d(config.pooled_size, eps=config.batch_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.top_bn(self.top_conv(x))
@@ -451,4 +414,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: c30bc67215e2f031
+# sha256 of all above: afad52a0ccb87bf7

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 05eabb4b260a.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -264,18 +264,7 @@ class WaveEncoder(nn.ModuleDict):
     def forward(self, x: Tensor) -> Tensor:
         x = pad_mirrored(x, self.kernel - 1, 0)
         x = self["0"].conv(x)
-        for unit in (
-            self["1"],
-            self["3"],
-            self["4"],
-            self["6"],
-            self["7"],
-            self["9"],
-            self["10"],
-            self["12"],
-            self["13"],
-            self["15"],
-        ):
+        for unit in list(self.values())[1:]:
             x = unit(x)
         return x
 
@@ -327,18 +316,7 @@ class WaveDecoder(nn.ModuleDict):
     def forward(self, x: Tensor) -> Tensor:
         x = pad_mirrored(x, self.kernel - 1, 0)
         x = self["0"].conv(x)
-        for unit in (
-            self["1"],
-            self["3"],
-            self["4"],
-            self["6"],
-            self["7"],
-            self["9"],
-            self["10"],
-            self["12"],
-            self["13"],
-            self["15"],
-        ):
+        for unit in list(self.values())[1:]:
             x = unit(x)
         return x
 
@@ -409,4 +387,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ead5abbdd5698e76
+# sha256 of all above: a5b620b8d03a6d0d

@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 05eabb4b260a.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,6 +36,7 @@ class Config:
     head_dim: int = 64
     heads: int = 20  # config: num_attention_heads
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
+    layers: int = 33  # name: esm.encoder.layer.*
     rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
 
 
@@ -159,15 +160,6 @@ class RotaryEmbeddings(nn.Module):
         self.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
 
 
-class RotaryEmbeddings2(nn.Module):
-    """esm.encoder.layer.*.attention.self.rotary_embeddings: holds what the module around it computes with."""
-
-    def __init__(self, config: Config):
-        super().__init__()
-        # unused: computed from the rotary base
-        self.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
-
-
 class Attention(nn.Module):
     """esm.encoder.layer.*.attention: self-attention with rotary embeddings and an attention mask."""
 
@@ -222,6 +214,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
+        self.layers = config.layers
         self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
         self.embeddings = Embeddings(config)
@@ -229,43 +222,11 @@ class Encoder(nn.Module):
             {
                 "layer": nn.ModuleDict(
                     {
-                        "0": Layer(config),
-                        "1": Layer(config),
-                        "2": Layer(config),
-                        "3": Layer(config),
-                        "4": Layer(config),
-                        "5": Layer(config),
-                        "6": Layer(config),
-                        "7": Layer(config),
-                        "8": Layer(config),
-                        "9": Layer(config),
-                        "10": Layer(config),
-                        "11": Layer(config),
-                        "12": Layer(config),
-                        "13": Layer(config),
-                        "14": Layer(config),
-                        "15": Layer(config),
-                        "16": Layer(config),
-                        "17": Layer(config),
-                        "18": Layer(config),
-                        "19": Layer(config),
-                        "20": Layer(config),
-                        "21": Layer(config),
-                        "22": Layer(config),
-                        "23": Layer(config),
-                        "24": Layer(config),
-                        "25": Layer(config),
-                        "26": Layer(config),
-                        "27": Layer(config),
-                        "28": Layer(config),
-                        "29": Layer(config),
-                        "30": Layer(config),
-                        "31": Layer(config),
-                        "32": Layer(config),
+                        **{str(index): Layer(config) for index in range(config.layers)},
                         "unnamed": nn.ModuleDict(
                             {
                                 "attention": nn.ModuleDict(
-                                    {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings2(config)})}
+                                    {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings(config)})}
                                 )
                             }
                         ),
@@ -283,41 +244,7 @@ class Encoder(nn.Module):
         x = self.embeddings(input_ids, attention_mask)
         mask = padding_mask(attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
-        for layer in (
-            self.encoder.layer["0"],
-            self.encoder.layer["1"],
-            self.encoder.layer["2"],
-            self.encoder.layer["3"],
-            self.encoder.layer["4"],
-            self.encoder.layer["5"],
-            self.encoder.layer["6"],
-            self.encoder.layer["7"],
-            self.encoder.layer["8"],
-            self.encoder.layer["9"],
-            self.encoder.layer["10"],
-            self.encoder.layer["11"],
-            self.encoder.layer["12"],
-            self.encoder.layer["13"],
-            self.encoder.layer["14"],
-            self.encoder.layer["15"],
-            self.encoder.layer["16"],
-            self.encoder.layer["17"],
-            self.encoder.layer["18"],
-            self.encoder.layer["19"],
-            self.encoder.layer["20"],
-            self.encoder.layer["21"],
-            self.encoder.layer["22"],
-            self.encoder.layer["23"],
-            self.encoder.layer["24"],
-            self.encoder.layer["25"],
-            self.encoder.layer["26"],
-            self.encoder.layer["27"],
-            self.encoder.layer["28"],
-            self.encoder.layer["29"],
-            self.encoder.layer["30"],
-            self.encoder.layer["31"],
-            self.encoder.layer["32"],
-        ):
+        for layer in list(self.encoder.layer.values())[: self.layers]:
             x = layer(x, cos, sin, mask)
         return self.encoder.emb_layer_norm_after(x)
 
@@ -376,4 +303,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f17ed1ee89c94039
+# sha256 of all above: 7d910b765079176a

@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 05eabb4b260a.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -424,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: c607138860c5e326
+# sha256 of all above: 6d3e8bca77237beb

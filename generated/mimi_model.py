@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 05eabb4b260a.
+"""kyutai/mimi: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -282,17 +282,7 @@ class WaveEncoder(nn.ModuleDict):
     def forward(self, x: Tensor) -> Tensor:
         x = pad_start(x, self.kernel - 1, 1)
         x = self["0"].conv(x)
-        for unit in (
-            self["1"],
-            self["3"],
-            self["4"],
-            self["6"],
-            self["7"],
-            self["9"],
-            self["10"],
-            self["12"],
-            self["14"],
-        ):
+        for unit in list(self.values())[1:]:
             x = unit(x)
         return x
 
@@ -348,17 +338,7 @@ class WaveDecoder(nn.ModuleDict):
     def forward(self, x: Tensor) -> Tensor:
         x = pad_start(x, self.kernel - 1, 1)
         x = self["0"].conv(x)
-        for unit in (
-            self["2"],
-            self["3"],
-            self["5"],
-            self["6"],
-            self["8"],
-            self["9"],
-            self["11"],
-            self["12"],
-            self["14"],
-        ):
+        for unit in list(self.values())[1:]:
             x = unit(x)
         return x
 
@@ -517,4 +497,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 1f648a88fa070dae
+# sha256 of all above: b4b8547d1614b8f0

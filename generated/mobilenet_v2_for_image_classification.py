@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 05eabb4b260a.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,14 @@ class Config:
     embedding_size: int = 32  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     kernel_size: int = 3  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     batch_norm_eps: float = 0.001  # config: layer_norm_eps
+    # rule: families/mobilenet_v2.yaml: the entry of layer.strides and 5 more
+    depthwise_strides: tuple[int, ...] = (2, 2, 2, 1, 2, 1)
+    # shape: mobilenet_v2.conv_stem.reduce_1x1.convolution.weight [16, 32, 1, 1] and 6 more
+    output_sizes: tuple[int, ...] = (16, 24, 32, 64, 96, 160, 320)
     pooled_size: int = 1280  # shape: classifier.weight [1001, 1280]
+    # shape: mobilenet_v2.conv_stem.reduce_1x1.convolution.weight [16, 32, 1, 1] and 11 more
+    expansion: int = 6
+    depths: tuple[int, ...] = (2, 3, 4, 3, 3, 1)  # name: mobilenet_v2.layer.{0..1} and 5 more
     labels: int = 1001  # shape: classifier.weight [1001, 1280]
 
 
@@ -102,8 +109,10 @@ class FirstLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.first_conv = Embeddings(config)
-        self.conv_3x3 = Depthwise(config, out_channels=32, stride=1)
-        self.reduce_1x1 = Contraction(config, in_channels=32, out_channels=16)
+        self.conv_3x3 = Depthwise(config, out_channels=config.embedding_size, stride=1)
+        self.reduce_1x1 = Contraction(
+            config, in_channels=config.embedding_size, out_channels=config.output_sizes[0]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reduce_1x1(F.relu6(self.conv_3x3(x)))
@@ -114,8 +123,9 @@ class Layer(nn.Module):
     convolution and a projection.
     """
 
-    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, stride: int, output_size: int):
         super().__init__()
+        inner_size = config.expansion * input_size
         self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=inner_size)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Contraction(config, in_channels=inner_size, out_channels=output_size)
@@ -130,8 +140,9 @@ class LayerWithResidual(nn.Module):
     convolution, a projection and a residual.
     """
 
-    def __init__(self, config: Config, input_size: int, inner_size: int):
+    def __init__(self, config: Config, input_size: int):
         super().__init__()
+        inner_size = config.expansion * input_size
         self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=inner_size)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
         self.reduce_1x1 = Contraction(config, in_channels=inner_size, out_channels=input_size)
@@ -150,21 +161,22 @@ class EmbeddingsWithLayers(nn.Module):
         super().__init__()
         self.conv_stem = FirstLayer(config)
         self.layer = nn.ModuleList(
-            [
-                Layer(config, input_size=16, inner_size=96, stride=2, output_size=24),
-                LayerWithResidual(config, input_size=24, inner_size=144),
-                Layer(config, input_size=24, inner_size=144, stride=2, output_size=32),
-                *(LayerWithResidual(config, input_size=32, inner_size=192) for _ in range(2)),
-                Layer(config, input_size=32, inner_size=192, stride=2, output_size=64),
-                *(LayerWithResidual(config, input_size=64, inner_size=384) for _ in range(3)),
-                Layer(config, input_size=64, inner_size=384, stride=1, output_size=96),
-                *(LayerWithResidual(config, input_size=96, inner_size=576) for _ in range(2)),
-                Layer(config, input_size=96, inner_size=576, stride=2, output_size=160),
-                *(LayerWithResidual(config, input_size=160, inner_size=960) for _ in range(2)),
-                Layer(config, input_size=160, inner_size=960, stride=1, output_size=320),
+            layer
+            for input_size, stride, output_size, depth in zip(
+                config.output_sizes[:-1],
+                config.depthwise_strides,
+                config.output_sizes[1:],
+                config.depths,
+                strict=True,
+            )
+            for layer in [
+                Layer(config, input_size=input_size, stride=stride, output_size=output_size),
+                *(LayerWithResidual(config, input_size=output_size) for _ in range(depth - 1)),
             ]
         )
-        self.conv_1x1 = Contraction(config, in_channels=320, out_channels=1280)
+        self.conv_1x1 = Contraction(
+            config, in_channels=config.output_sizes[6], out_channels=config.pooled_size
+        )
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.conv_stem(self.conv_stem.first_conv(pixel_values))
@@ -213,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 0c3818dbb66b7bda
+# sha256 of all above: c7ca8b74d6c6f4fa

@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 05eabb4b260a.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     kernel_size: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
     # shape: mobilevit.encoder.layer.0.layer.0.reduce_1x1.convolution.weight [32, 64, 1, 1] and 4 more
     output_sizes: tuple[int, ...] = (32, 64, 96, 128, 160)
-    pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
+    pooled_size: int = 640  # shape: classifier.weight [1000, 640]
     heads: int = 4  # config: num_attention_heads
     # shape and config: mobilevit.encoder.layer.2.transformer.layer.{0..1}.attention.attention.query.weight...
     head_dims: tuple[int, ...] = (36, 48, 60)
@@ -40,7 +40,6 @@ class Config:
     # shape: mobilevit.encoder.layer.0.layer.0.conv_3x3.convolution.weight [64, 1, 3, 3] and 5 more
     layer_expansion: int = 4
     patch_size: int = 2  # config: patch_size
-    pooled_size: int = 640  # shape: classifier.weight [1000, 640]
     labels: int = 1000  # shape: classifier.weight [1000, 640]
 
 
@@ -128,14 +127,14 @@ class Depthwise(nn.Module):
     depthwise convolution and norm.
     """
 
-    def __init__(self, config: Config, out_channels: int, stride: int):
+    def __init__(self, out_channels: int, stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
             out_channels,
             out_channels,
             kernel_size=3,
             stride=stride,
-            padding=config.pad_size,
+            padding=1,
             groups=out_channels,
             bias=False,
         )
@@ -199,7 +198,7 @@ class LayerWithDepthwise(nn.Module):
         super().__init__()
         inner_size = config.layer_expansion * input_size
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size, kernel_size=1)
-        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
+        self.conv_3x3 = Depthwise(out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -218,7 +217,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
         self.expand_1x1 = Expansion(
             in_channels=config.output_sizes[1], out_channels=inner_size, kernel_size=1
         )
-        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
+        self.conv_3x3 = Depthwise(out_channels=inner_size, stride=1)
         self.reduce_1x1 = Expansion(
             in_channels=inner_size, out_channels=config.output_sizes[1], kernel_size=1
         )
@@ -359,7 +358,9 @@ class StagedEncoder(nn.Module):
                 )
             }
         )
-        self.conv_1x1_exp = Expansion(in_channels=config.output_sizes[4], out_channels=640, kernel_size=1)
+        self.conv_1x1_exp = Expansion(
+            in_channels=config.output_sizes[4], out_channels=config.pooled_size, kernel_size=1
+        )
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.conv_stem(pixel_values)
@@ -408,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0d435b9dfdfa7b7a
+# sha256 of all above: d1d32d84fdc2d607

@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 05eabb4b260a.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,6 @@ class Config:
     embedding_size: int = 32  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     stem_stride: int = 2  # default: vocabulary/config_maps.yaml (as in most published code)
     kernel_size: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
-    pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     # shape: mobilevitv2.encoder.layer.2.transformer.layer.{0..1}.ffn.conv1.convolution.weight [256, 128, ...
     expansion: int = 2
     norm_eps: float = 1e-5  # config: layer_norm_eps
@@ -89,14 +88,14 @@ class Depthwise(nn.Module):
     mobilevitv2.encoder.layer.*.downsampling_layer.conv_3x3 and 1 more: depthwise convolution and norm.
     """
 
-    def __init__(self, config: Config, out_channels: int, stride: int):
+    def __init__(self, out_channels: int, stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
             out_channels,
             out_channels,
             kernel_size=3,
             stride=stride,
-            padding=config.pad_size,
+            padding=1,
             groups=out_channels,
             bias=False,
         )
@@ -172,7 +171,7 @@ class LayerWithDepthwise(nn.Module):
         super().__init__()
         inner_size = config.layer_expansion * input_size
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=output_size)
-        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
+        self.conv_3x3 = Depthwise(out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -189,7 +188,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
         super().__init__()
         inner_size = config.layer_expansion * 128
         self.expand_1x1 = Expansion(in_channels=128, out_channels=inner_size)
-        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
+        self.conv_3x3 = Depthwise(out_channels=inner_size, stride=1)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=128)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -206,7 +205,7 @@ class FirstLayer(nn.Module):
         super().__init__()
         inner_size = config.layer_expansion * input_size
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size)
-        self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=2)
+        self.conv_3x3 = Depthwise(out_channels=inner_size, stride=2)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -223,7 +222,7 @@ class StageWithUnfolded(nn.Module):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(config, input_size=128, output_size=256, stride=2)
-        self.conv_kxk = Depthwise(config, out_channels=256, stride=1)
+        self.conv_kxk = Depthwise(out_channels=256, stride=1)
         self.conv_1x1: Any = nn.ModuleDict({"convolution": nn.Conv2d(256, 128, kernel_size=1, bias=False)})
         self.transformer: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(Layer(config, hidden_size=128) for _ in range(2))}
@@ -250,7 +249,7 @@ class Stage(nn.Module):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = FirstLayer(config, input_size=input_size, output_size=output_size)
-        self.conv_kxk = Depthwise(config, out_channels=output_size, stride=1)
+        self.conv_kxk = Depthwise(out_channels=output_size, stride=1)
         self.conv_1x1: Any = nn.ModuleDict(
             {"convolution": nn.Conv2d(output_size, hidden_size, kernel_size=1, bias=False)}
         )
@@ -367,4 +366,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: e8c1b8283c31ea1b
+# sha256 of all above: d90690f0cce5b37c

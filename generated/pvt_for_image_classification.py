@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 05eabb4b260a.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     hidden_sizes: tuple[int, ...] = (64, 128, 320, 512)
     norm_eps: float = 1e-6  # config: layer_norm_eps
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
-    # shape and config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
+    # shape and config: pvt.encoder.block.0.{0..1}.attention.output.dense.weight [64, 64] = heads * head_dim
     head_dim: int = 64
     # shape: pvt.encoder.block.0.{0..1}.mlp.dense1.weight [512, 64] and 3 more
     intermediate_sizes: tuple[int, ...] = (512, 1024, 1280, 2048)
@@ -144,9 +144,9 @@ class AttentionWithReduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.self.layer_norm(self.self.sequence_reduction(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
-        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        q = self.self.query(x.flatten(1, 2))
         k, v = self.self.key(y.flatten(1, 2)), self.self.value(y.flatten(1, 2))
-        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -180,9 +180,9 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        q = self.self.query(x.flatten(1, 2))
         k, v = self.self.key(x.flatten(1, 2)), self.self.value(x.flatten(1, 2))
-        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -389,4 +389,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 88127eeb5d1bb68a
+# sha256 of all above: c0e3bfdd2b4d59c3

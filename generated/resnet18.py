@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 05eabb4b260a.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -189,4 +189,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 160fff716d148c71
+# sha256 of all above: 55d2ad0f56809e08

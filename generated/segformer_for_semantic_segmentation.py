@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 05eabb4b260a.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 36b504a5184e.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     expansion: int = 4  # shape: segformer.encoder.block.0.{0..1}.mlp.dense1.weight [128, 32] and 3 more
     kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
     heads: tuple[int, ...] = (1, 2, 5, 8)  # config: num_attention_heads[0] and 3 more
-    # shape and config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * ...
+    # shape and config: segformer.encoder.block.0.{0..1}.attention.output.dense.weight [32, 32] = heads * ...
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
 
@@ -151,9 +151,9 @@ class AttentionWithReduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.self.layer_norm(self.self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
-        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        q = self.self.query(x.flatten(1, 2))
         k, v = self.self.key(y.flatten(1, 2)), self.self.value(y.flatten(1, 2))
-        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -175,9 +175,9 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        q = self.self.query(x.flatten(1, 2))
         k, v = self.self.key(x.flatten(1, 2)), self.self.value(x.flatten(1, 2))
-        k, v = split_heads(k, self.head_dim), split_heads(v, self.head_dim)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
         return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
 
 
@@ -344,4 +344,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 81ee73d3d18ce651
+# sha256 of all above: 1921d5bb77aefef4

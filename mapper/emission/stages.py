@@ -410,8 +410,8 @@ class _Runs(_Stack):
                     self.note(fact, Element(self.stream, at))  # what the first has made, the others read, too
         super().learn(around)
         for stage in self.stages:
-            if fact := stage.facts.get(COUNT):
-                self.found.counts.setdefault(stage.home, []).append(fact)
+            if count := stage.facts.get(COUNT):
+                self.found.counts.setdefault(stage.home, []).append(count)
         self.learn_maps("stride", to_all=False)
         self.learn_maps("kernel_size", to_all=True)
 
