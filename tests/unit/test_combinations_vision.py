@@ -30,6 +30,7 @@ KNOWN = {
     "registers and a norm of the mean": Draw(scheme="timm", fused=True, registers=True, final="pooled", pooling="mean"),
     "waves behind a class token": Draw(scheme="modern", position="waves", norm="rms", gated=True, classes=True, pooling="all"),
     "a head that reads what attention pools": Draw(scheme="clip", pooling="probe", classes=True),
+    "a norm of the mean alone, beside norms of queries": Draw(final="pooled", query_norm="head", layer_scale=True, pooling="mean"),
 }  # fmt: skip
 
 PAIRS = {
