@@ -54,6 +54,7 @@ class Sizes:
             return f"{self._of_list(element.listed)}[{element.at}]"
         name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
         name = name or self._of_stream(fact, tower) or self._named(fact.name, fact.value, tower)
+        name = name or next((known for known, shown in self.facts.items() if shown == fact), None)
         if name is not None and name not in self.used:
             self.use(name, tower)
         return name

@@ -186,7 +186,7 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
         if len(fields) == 1 and None not in fields:
             names[symbol] = f"config.{fields.pop()}"
             finished.takes_config = True
-        elif all(fact.value == facts[0].value for fact in facts):
+        elif None in fields and all(fact.value == facts[0].value for fact in facts):
             names[symbol] = literal(facts[0].value)  # differs elsewhere, never here
         else:
             passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]

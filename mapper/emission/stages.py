@@ -27,6 +27,7 @@ _LISTED = (
 )  # what configs list by stage
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
+_INNER = (*WIDTHS, "inner_size")  # of a layer that has no expansion
 _INPUTS = ("in_channels", "in_features", "input_size")
 _ENDS = (
     "embedding_size",
@@ -406,7 +407,7 @@ class _Runs(_Stack):
     def learn(self, around: Block) -> None:
         for at, stage in enumerate(self.stages):
             for fact in (fact for layer in elements(stage)[1:] for fact in _sizes(layer)):
-                if fact.name.endswith(WIDTHS) and self.stream and fact.value == self.stream.fact.value[at]:
+                if fact.name.endswith(_INNER) and self.stream and fact.value == self.stream.fact.value[at]:
                     self.note(fact, Element(self.stream, at))  # what the first has made, the others read, too
         super().learn(around)
         for stage in self.stages:
@@ -444,7 +445,7 @@ class _Runs(_Stack):
         """Notes, too, what the first layer has as wide as that: without an expansion its inner channels."""
         super().learn_entry(embedding)
         for fact in self.facts[0]:
-            if fact.value == embedding.value and fact.name.endswith((*WIDTHS, "inner_size")):
+            if fact.value == embedding.value and fact.name.endswith(_INNER):
                 self.found.entries.setdefault(id(fact), embedding)
 
 

@@ -256,3 +256,15 @@ def test_a_padding_by_half_of_the_kernel_goes_with_it(monkeypatch: pytest.Monkey
     assert re.search(r"padding=\S*kernel_size\S* // 2", source("efficientnet"))
     kernels = tuple(size + 2 for size in made.Config().depthwise_kernel_sizes)
     run(made, IMAGE, depthwise_kernel_sizes=kernels)
+
+
+def test_equal_sizes_of_two_parts_stay_two_fields() -> None:
+    """A class that both have is given each one's own, not the number that they have in common."""
+    text = source("jamba")
+    assert "FeedForward(config, intermediate_size=config.intermediate_size)" in text
+    assert "FeedForward(config, intermediate_size=config.moe_intermediate_size)" in text
+
+
+def test_a_class_of_two_towers_is_told_how_many_layers_each_has() -> None:
+    text = source("mimi")
+    assert "layers=config.encoder_layers)" in text and "layers=config.decoder_layers)" in text
