@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
-from itertools import product
+from itertools import product, takewhile
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.emission.drafts import ClassText, blocks_of
@@ -43,7 +44,9 @@ RESERVED_CLASSES = frozenset(  # of the file itself, and Python's that it reads
 )
 
 
-def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> None:
+def name_classes(
+    classes: list[ClassText], root: Folder, taken: set[str], program: Program | None = None
+) -> None:
     """Gives every class a name that no other has."""
     taken = taken | RESERVED_CLASSES
     by_name: dict[str, list[ClassText]] = {}
@@ -54,7 +57,7 @@ def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> Non
             by_name.setdefault(camel(base_name(done.drafts[0].folder)), []).append(done)
     for base, group in by_name.items():
         for done in group:
-            done.name = _unique(_candidates(base, done, group), taken)
+            done.name = _unique(_candidates(base, done, group, program), taken)
             taken.add(done.name)
 
 
@@ -85,7 +88,7 @@ def _tower_name(flow: str) -> str:
     return "_".join(words[: at + 1])
 
 
-def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]:
+def _candidates(base: str, done: ClassText, group: list[ClassText], program: Program | None) -> list[str]:
     folder = done.drafts[0].folder
     if len(group) == 1:
         return [base]
@@ -94,11 +97,14 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
     peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
     if tower and len(peers) == 1:
         return [base if tower == base else tower + base]  # the encoder, not the encoder's encoder
-    return [_told_apart(tower + base, peers)[id(done)]]
+    return [_told_apart(tower + base, peers, program)[id(done)]]
 
 
-def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
-    """A name for each class: by the roles, steps or flags that others have not, its own or those of the blocks below."""
+def _told_apart(plain: str, peers: list[ClassText], program: Program | None) -> dict[int, str]:
+    """A name for each class: by the roles, steps or flags that others have not, its own or those of the blocks below.
+
+    After these by what its docstring says that others' do not, and by where in a list it stands.
+    """
     best: dict[int, str] = {}
     sorts = (_leafy, _steps, _flags, _upsampling)
     kinds = [partial(whose, words_of) for words_of in sorts for whose in (_own, _inner)]
@@ -110,8 +116,58 @@ def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
     alike = [[done for done in peers if best[id(done)] == name] for name in dict.fromkeys(best.values())]
     for group in alike if len(alike) > 1 else []:
         if len(group) > 1:
-            best |= _told_apart(best[id(group[0])], group)
+            best |= _told_apart(best[id(group[0])], group, program)
+    if len(set(best.values())) == 1:
+        names = _named_by(partial(_own, partial(_said, program)), 1, plain, peers)
+        return names if len(set(names.values())) > 1 else best | _by_place(plain, peers)
     return best
+
+
+_ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+
+
+def _by_place(plain: str, peers: list[ClassText]) -> dict[int, str]:
+    """`FirstStage` where each class is of another element of one list, all but one of one element alone."""
+    places = {id(done): [draft.folder.place for draft in done.drafts] for done in peers}
+    every = [place for some in places.values() for place in some]
+    for at in range(min(map(len, every))):
+        parts = {key: {place[at] for place in some} for key, some in places.items()}
+        if len(set().union(*parts.values())) > 1:
+            break
+    else:
+        return {}
+    single = {key: next(iter(own)) for key, own in parts.items() if len(own) == 1}
+    found = {key: part[0] for key, part in single.items() if isinstance(part, tuple) and len(part) == 1}
+    is_list = all(isinstance(part, tuple) for own in parts.values() for part in own)
+    if not is_list or len(found) < len(peers) - 1 or len({*found.values()}) < len(found):
+        return {}
+    if max(found.values()) >= len(_ORDINALS):
+        return {}
+    word = next((part for part in reversed(every[0][:at]) if isinstance(part, str)), "")
+    element = camel(_CALLED.get(word, word.removesuffix("s")))
+    is_element = all(len(place) == at + 1 for place in every)
+    where = "" if plain.startswith(element) or (is_element and element in plain) else element
+    return {key: f"{_ORDINALS[number]}{where}{plain}" for key, number in found.items()}
+
+
+_PHRASE = re.compile(r",? with |, | and |: ")
+# what ends the words that a phrase begins with
+_ENDS = frozenset(
+    ["to", "of", "by", "for", "in", "over", "after", "before", "from", "at", "on", "as", "where", "that"]
+)
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+def _said(program: Program | None, block: Block) -> list[str]:
+    """What the docstring of a block says it is with, each in the words before any preposition: `max_pooling`."""
+    found = []
+    for phrase in _PHRASE.split(_doc(block, program))[1:]:
+        words = [*takewhile(lambda word: word not in _ENDS, phrase.lower().split())]
+        words = [word for word in words if word not in _ARTICLES and word.isalpha()]
+        if len(words) > 1 and words[-1].endswith("ed"):
+            words = words[:-1]
+        found.append("_".join(words[:3]))
+    return [*filter(None, found)]
 
 
 def _named_by(

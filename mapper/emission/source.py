@@ -95,7 +95,7 @@ def emit_source(
     file.classes = classes.run()
     if half := sizes.stages.half_read() | sizes.stages.half_written(written(file.classes)):
         return emit_source(architecture, flows, activation, options, unlisted | half)
-    name_classes(file.classes, root, set(operation_names()))
+    name_classes(file.classes, root, set(operation_names()), program)
     named = {draft.folder.place: done.name for done in file.classes for draft in done.drafts}
     return Emitted(_Writer(file).text(), program, named)
 

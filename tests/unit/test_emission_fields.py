@@ -267,4 +267,19 @@ def test_equal_sizes_of_two_parts_stay_two_fields() -> None:
 
 def test_a_class_of_two_towers_is_told_how_many_layers_each_has() -> None:
     text = source("mimi")
-    assert "layers=config.encoder_layers)" in text and "layers=config.decoder_layers)" in text
+    assert "layers=config.encoder_layers" in text and "layers=config.decoder_layers" in text
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("textnet", ["FirstStage", "SecondStage"]),
+        ("sam3_vision", ["NeckLayer", "NeckLayerWithMaxPooling"]),
+    ],
+)
+def test_classes_that_no_part_tells_apart_are_told_by_their_docstring_or_place(
+    family: str, names: list[str]
+) -> None:
+    made = re.findall(r"^class (\w+)", source(family), re.M)
+    assert {*names} <= {*made}
+    assert not [name for name in made if name[-1].isdigit()]
