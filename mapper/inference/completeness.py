@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mapper.architecture import NORMS, Block, Leaf, Place
@@ -13,7 +13,8 @@ from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.members import DIRECTIONS, LENGTHS
 from mapper.naming.vocabulary import in_region, pattern_words
-from mapper.rulebook.complete import ROOT, lacking, spelled
+from mapper.rulebook.complete import ROOT, lacking, lesser
+from mapper.rulebook.elements import Words, spelled
 from mapper.rulebook.families import Family
 from mapper.rulebook.pages import EMPTY
 from mapper.rulebook.vocabulary import Region
@@ -86,27 +87,54 @@ def absent_names(match: FamilyMatch, names: Names, config: Config) -> list[str]:
 
 
 def lacking_of_examples(
-    family: Family, names: Names, model_type: str | None, without: Iterable[str], elsewhere: Iterable[Region]
+    family: Family, names: Names, without: Iterable[str], elsewhere: Iterable[Region]
 ) -> list[str]:
     """A line for what every complete example of a family has and the checkpoint has not.
 
     What `without` says may be missing; what is `elsewhere` is of towers that other families read.
     """
-    if model_type not in family.complete.types:
-        return []
-    optional, others = [pattern_words(pattern) for pattern in without], list(elsewhere)
-    missed = [
-        path
-        for path in lacking(family.complete, names.tensors(), family.recognise)
-        if not any(_is_of(path, words) for words in optional)
-        and not any(in_region(region, path) for region in others)
-    ]
+    may_be_missing = _may_be_missing(without, elsewhere)
+    every = lacking(family.complete, names.tensors(), family.recognise)
+    missed = [path for path in every if not may_be_missing(path)]
     return [_has_no(map(spelled, missed), family)] if missed else []
 
 
-def _is_of(path: Sequence[Any], optional: Sequence[str]) -> bool:
-    """Whether a path, which may be a folder, is what a pattern means."""
-    return any(ends(path, optional[: len(optional) - more]) for more in range(min(2, len(optional))))
+def lesser_elements(
+    family: Family,
+    names: Names,
+    without: Iterable[str],
+    elsewhere: Iterable[Region],
+    varying: Container[str],
+) -> list[str]:
+    """A line for what an element of a list lacks, where no complete example of the family has one with the rest alone.
+
+    Beside what may be missing anywhere some may lack what is `varying`, as folded paths.
+    """
+    anywhere = _may_be_missing(without, elsewhere)
+    paths = lesser(
+        family.complete,
+        names.tensors(),
+        family.recognise,
+        lambda path: anywhere(path) or spelled(path) in varying,
+    )
+    return [
+        f"{Place(path)} is missing: no {family.name} has an element with the rest alone" for path in paths
+    ]
+
+
+def _may_be_missing(without: Iterable[str], elsewhere: Iterable[Region]) -> Callable[[Words], bool]:
+    """Whether a path, which may be a folder, is what a pattern means, or stands elsewhere."""
+    optional, others = [pattern_words(pattern) for pattern in without], list(elsewhere)
+    return lambda path: (
+        any(_is_of(path, words) for words in optional) or any(in_region(region, path) for region in others)
+    )
+
+
+def _is_of(path: Words, optional: Sequence[str]) -> bool:
+    """Whether a path is what a pattern means, or the folder that holds it alone: a bias never stands alone."""
+    if ends(path, optional):
+        return True
+    return len(optional) > 1 and optional[-1] != "bias" and ends(path, optional[:-1])
 
 
 def may_lack(
@@ -219,6 +247,27 @@ def asks_for(config: Mapping[str, Any], field: str) -> bool:
     """Whether a field of a config is there and asks for what it decides."""
     said = _said(config, field)
     return said is not None and _asks(said)
+
+
+def by_element(family: Family, config: Mapping[str, Any], model_type: str | None) -> list[str]:
+    """Patterns of what a field of the config says of each element of a list: some have it, and others not."""
+    fields = deciding(family, model_type).items()
+    return [
+        pattern for pattern, names in fields if any(isinstance(_said(config, name), list) for name in names)
+    ]
+
+
+def varying(leaves: Iterable[Leaf], varies: Iterable[str]) -> set[str]:
+    """The folded paths of what some elements of a list have and others have not, as a family says by roles, and of folders of these alone."""
+    roles = {*varies}
+    found: set[str] = set()
+    others: set[str] = set()
+    for leaf in leaves:
+        path = words_of(leaf.place)
+        own = {spelled(tuple(path[:end])) for end in range(1, len(path) + 1)}
+        inside = {leaf.role, *(role for role, _ in leaf.block)}
+        (others if roles.isdisjoint(inside) else found).update(own)
+    return found - others
 
 
 def _shown(value: bool | float | str | list[Any]) -> str:
@@ -387,7 +436,8 @@ def lesser_parts(every: Iterable[Scope], varies: Iterable[str]) -> Iterator[str]
     seen: dict[tuple[object, ...], list[Scope]] = {}
     for scope in every:
         is_inside = any(outer.block.indices is not None for outer in scope.up())
-        if scope.block.flow is None or scope.block.indices is not None or not is_inside:
+        is_layer = scope.block.indices is not None and scope.topic in ("layer", "stage")
+        if scope.block.flow is None or is_layer or not is_inside:
             continue
         others = seen.setdefault(scope.words, [])
         for other in (one for one in others if one.block.flow != scope.block.flow):

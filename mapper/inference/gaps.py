@@ -5,14 +5,17 @@ from __future__ import annotations
 from mapper.inference.case import Case, Doubts
 from mapper.inference.completeness import (
     broken_promises,
+    by_element,
     has_no_biases,
     lacking_biases,
     lacking_kept_roles,
     lacking_names,
     lacking_of_examples,
     lacking_tensors,
+    lesser_elements,
     may_lack,
     unpromised,
+    varying,
 )
 from mapper.inference.families import Checked
 from mapper.inference.outline import Outline
@@ -60,9 +63,18 @@ def find_lacking(case: Case, outline: Outline, doubts: Doubts) -> None:
     if case.families.whole is None:
         return
     config = outline.facts.config
-    whole = next(case.families.checked(case.names, outline.read))
+    parts = list(case.families.checked(case.names, outline.read))
     common = case.rulebook.config_vocabulary.unused
-    optional = may_lack(whole.family, config.part(""), config.model_type, common)
-    optional += ["bias"] if has_no_biases(whole.leaves) else []
-    elsewhere = [part.region for part in case.families.parts]
-    doubts.other(lacking_of_examples(whole.family, whole.names, config.model_type, optional, elsewhere))
+    varied = varying(outline.leaves, case.families.varies())
+    for part in parts:
+        family, fields = part.family, config.part(part.folder)
+        model_type = part.model_type or config.model_type
+        optional = may_lack(family, fields, model_type, common)
+        optional += ["bias"] if has_no_biases(part.leaves) else []
+        optional += _without(part, case, outline)
+        elsewhere = [] if part.folder else [other.region for other in case.families.parts]
+        if part is parts[0] and model_type in family.model_types:
+            doubts.other(lacking_of_examples(family, part.names, optional, elsewhere))
+        if part.folder or model_type in family.model_types:
+            some = [*optional, *by_element(family, fields, model_type)]
+            doubts.other(lesser_elements(family, part.names, some, elsewhere, varied))

@@ -427,7 +427,7 @@ class Twins:
         optional = may_lack(family, config, model_type, unused)
         if not names.has("bias"):  # the same layers without any: no module lacks its own
             optional.append("bias")
-        return bool(lacking_of_examples(family, names, model_type, optional, ()))
+        return model_type in family.complete.types and bool(lacking_of_examples(family, names, optional, ()))
 
 
 def _has_more(twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:

@@ -8,14 +8,16 @@ the tensors that it has in the examples.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from mapper.rulebook.elements import NUMBER, Elements, Inner, Words, shown, spelled
+from mapper.rulebook.elements import lesser as lesser_elements
 from mapper.words import is_index, normal, shared_start
 
-Words = tuple["str | tuple[int, ...]", ...]  # of a path; a number, or those of equal layers, is a tuple
 Folders = dict[str, list[str]]  # folder -> what is in each such folder
-ROOT, NUMBER, EITHER = "{root}", "{n}", " | "
+ROOT, EITHER = "{root}", " | "
 _SAME = {"gamma": "weight", "beta": "bias"}  # what norms of old call them
 _OTHER_FORMS = ("weight_g", "weight_v", "parametrizations", "original_weight")  # of a weight
 _WEIGHTS = ("weight", "qweight", "parametrizations", "packed")  # beginnings of what stands for a weight
@@ -25,25 +27,29 @@ _FEW = 2  # complete examples: one alone does not show what may be missing
 
 
 class Made(NamedTuple):
-    """What examples of some model types have in common."""
+    """What examples of some model types have in common, and what elements of their lists have, inside and outside."""
 
     inside: Folders
     outside: Folders
     types: list[str]
+    elements: Sequence[Elements]
 
 
 def made_of(examples: Iterable[tuple[str, Iterable[str]]], recognise: Sequence[str]) -> Made:
     """What is in each folder, of the model type and the names of all tensors of some checkpoints."""
     sides = _Folders(), _Folders()
+    lists: tuple[list[Inner], list[Inner]] = [], []
     every = list(examples)
-    if len(every) < _FEW:
-        return Made({}, {}, [])
     for _, names in every:
-        for side, paths in zip(sides, parted([words_of(name) for name in names], recognise), strict=True):
-            side.add(paths)
-    inside, outside = sides
+        for at, paths in enumerate(parted([words_of(name) for name in names], recognise)):
+            sides[at].add(paths)
+            lists[at].append(_inner(paths))
+    elements = [*map(shown, lists)]
     types = sorted({model_type for model_type, _ in every})
-    return Made(inside.shared(), outside.shared(only_tensors=True), types)
+    if len(every) < _FEW:
+        return Made({}, {}, types, elements)
+    inside, outside = sides
+    return Made(inside.shared(), outside.shared(only_tensors=True), types, elements)
 
 
 def words_of(name: str) -> Words:
@@ -138,11 +144,6 @@ def _inner(paths: Iterable[Words]) -> dict[Words, set[str]]:
     return found
 
 
-def spelled(words: Words) -> str:
-    """A path as a pattern: every number is `{n}`."""
-    return ".".join(word if isinstance(word, str) else NUMBER for word in words)
-
-
 def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Iterator[Words]:
     """The paths of what is not there though it is in the examples."""
     home = _home(paths, recognise)
@@ -155,3 +156,18 @@ def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Ite
             for word in own_words:
                 if word not in inner and not (word == "weight" and has_weight):
                     yield (*(() if side else home), *folder, word)
+
+
+def lesser(
+    made: Made, paths: Sequence[Words], recognise: Sequence[str], may_lack: Callable[[Words], bool]
+) -> Iterator[Words]:
+    """The paths of what elements of lists lack, though no example has elements with the rest alone."""
+    home = _home(paths, recognise)
+    for start, known, own in zip((home, ()), made.elements, _parted(paths, home), strict=True):
+        may_be_lost = partial(_may_lack, may_lack, start)
+        for path in lesser_elements(Elements(*known), _inner(own), may_be_lost):
+            yield (*start, *path)
+
+
+def _may_lack(may_lack: Callable[[Words], bool], start: Words, path: Words) -> bool:
+    return may_lack((*start, *path))

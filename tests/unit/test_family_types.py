@@ -195,4 +195,5 @@ def test_what_every_example_has_in_a_folder_is_missed_and_a_head_of_another_kind
 
 
 def test_one_example_does_not_show_what_may_be_missing() -> None:
-    assert made_of([("tale", ["layers.0.a.weight"])], ["{root}.layers.{n}.a"]) == ({}, {}, [])
+    made = made_of([("tale", ["layers.0.a.weight", "pool.x"])], ["{root}.layers.{n}.a"])
+    assert (made.inside, made.outside) == ({}, {})
