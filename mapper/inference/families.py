@@ -296,7 +296,10 @@ def _overrides(
     family: Family, names: Names | None, common: ConfigVocabulary, region: Region | None = None
 ) -> Overrides:
     read = [
-        pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
+        pattern
+        for pattern in family.unused
+        if names
+        and not names.fit(family.unused_beside.get(pattern, ()), family.unused_without.get(pattern, ()))
     ]
     unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
     forms = family.forms

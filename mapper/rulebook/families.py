@@ -64,6 +64,7 @@ class Family:
     types: tuple[str, ...]  # model types that have a row of facts
     unused: dict[str, str]  # pattern -> why no forward reads it
     unused_beside: dict[str, tuple[str, ...]]  # pattern -> names without which it is read after all
+    unused_without: dict[str, tuple[str, ...]]  # pattern -> names beside which it is read after all
     ignored: Ignored  # fields of its config that change nothing here
     document: Document = field(repr=False)
     file: str
@@ -154,6 +155,7 @@ _TABLES = (
     "flows",
     "unused",
     "unused_beside",
+    "unused_without",
 )
 _LISTS = ("requires", "varies", "optional")
 

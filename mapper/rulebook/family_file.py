@@ -21,7 +21,7 @@ TABLES = ("requires", "optional")  # what a row of `types:` may have besides fac
 BIASES = "*.bias"  # of what must be there: the bias of each map and LayerNorm
 _CHOICE = re.compile(r"\{([^{}]*,[^{}]*)\}")  # but not {root} and {n}
 ROLE = "role"  # the entry of roles among entries of names
-_OF_NAME = ("role", "kind", "form", "unused", "has")  # what may be said of a name
+_OF_NAME = ("role", "kind", "form", "unused", "has", "lacks")  # what may be said of a name
 _OF_TOWER = ("any", "called", "folders")  # what may be said of a tower besides model types
 
 
@@ -106,7 +106,7 @@ def read_family(document: Document) -> Family:
         fields.fail("each is a file of its own now, which says `extends`", "variants")
     _refuse_both(fields)
     has, shapes, lacks, by_type_only = _recognise(fields)
-    names, kinds, forms, unused, unused_beside = _names(fields)
+    names, kinds, forms, unused, unused_beside, unused_without = _names(fields)
     towers, called, folders = _towers(fields)
     types, rows = read_rows(fields, (*TABLES, *FORMER))
     needed = _formerly_needed(fields, Needed().add(fields))
@@ -140,6 +140,7 @@ def read_family(document: Document) -> Family:
         types=types,
         unused=unused,
         unused_beside=unused_beside,
+        unused_without=unused_without,
         ignored=read_ignored(fields),
         document=document,
         file=document.label,
@@ -184,8 +185,10 @@ def _patterns(fields: Fields, key: str) -> tuple[tuple[str, ...], dict[str, tupl
 _Texts = dict[str, str]
 
 
-def _names(fields: Fields) -> tuple[_Texts, _Texts, _Texts, _Texts, dict[str, tuple[str, ...]]]:
-    """Roles, kinds, forms, why what is not read, and beside what it is not: each by pattern.
+def _names(
+    fields: Fields,
+) -> tuple[_Texts, _Texts, _Texts, _Texts, dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Roles, kinds, forms, why what is not read, beside what and without what it is not: each by pattern.
 
     `pattern: role`, or a mapping of what there is to say of it; `ln_1, ln_2` has what is said of several.
     """
@@ -193,6 +196,7 @@ def _names(fields: Fields) -> tuple[_Texts, _Texts, _Texts, _Texts, dict[str, tu
     kinds, forms = _texts(fields, "kinds"), _texts(fields, "forms")
     forms |= dict.fromkeys(_words(fields, "transposed"), "transposed")
     unused, beside = _unused(fields)
+    without: dict[str, tuple[str, ...]] = {}
     for row, said in fields.mapping("names").items():
         if isinstance(said, str):
             roles |= dict.fromkeys(patterns(row), said)
@@ -202,10 +206,11 @@ def _names(fields: Fields) -> tuple[_Texts, _Texts, _Texts, _Texts, dict[str, tu
         for key, table in tables:
             if key in inner.data:
                 table |= dict.fromkeys(patterns(row), inner.text(key))
-        if "has" in inner.data:
-            beside |= dict.fromkeys(patterns(row), inner.words("has"))
+        for key, where in (("has", beside), ("lacks", without)):
+            if key in inner.data:
+                where |= dict.fromkeys(patterns(row), inner.words(key))
         inner.done(_OF_NAME)
-    return roles, kinds, forms, unused, beside
+    return roles, kinds, forms, unused, beside, without
 
 
 def _unused(fields: Fields) -> tuple[_Texts, dict[str, tuple[str, ...]]]:
