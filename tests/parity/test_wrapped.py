@@ -131,6 +131,26 @@ def test_a_map_with_a_row_for_each_word_predicts_words(tmp_path: Path) -> None:
     assert leaves["out"] != "classifier"
 
 
+SEEN = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 32, "patch_size": 8}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["CLIPVision", "SiglipVision"])
+@pytest.mark.parametrize("reads", ["null", "mean"])
+def test_what_a_head_reads_of_an_encoder_of_images_is_asked(tmp_path: Path, kind: str, reads: str) -> None:
+    torch.manual_seed(0)
+    encoder = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**SEEN)).eval()
+    body = getattr(encoder, "vision_model", encoder)
+    head = nn.Linear(WIDTH, 3)
+    folder = stored(nn.ModuleDict({"encoder": body, "out": head}), tmp_path / "model")
+    told: dict[str, Any] = {"attention.heads": 4}
+    open_ = mapper.inspect(folder, hints=told).architecture.questions
+    assert "head.pooling" in {question.fact for question in open_}
+    built = mapper.build(folder, hints={**told, "head.pooling": None if reads == "null" else reads})
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        assert (built(x).logits - head(READS[reads](body(x)))).abs().max() < TOLERANCE
+
+
 class Layer(nn.Module):
     """A layer of a ResNet."""
 
