@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 36b504a5184e.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -332,7 +332,9 @@ class VisionLayerWithResidual(nn.Module):
             channels=config.output_sizes[0],
             reduced_size=config.output_sizes[0] // config.vision_squeeze_excitation_reduction,
         )
-        self.projection = Contraction(config, in_channels=32, out_channels=config.output_sizes[0])
+        self.projection = Contraction(
+            config, in_channels=config.output_sizes[0], out_channels=config.output_sizes[0]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.squeeze_excite(F.silu(self.depthwise_conv(x)))
@@ -563,4 +565,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 66cc19c73cee4b8e
+# sha256 of all above: 8456711ad6f047e3

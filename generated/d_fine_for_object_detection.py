@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 36b504a5184e.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -295,13 +295,13 @@ class Attention(nn.Module):
     position embeddings added to queries and keys.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, head_dim: int):
         super().__init__()
-        self.head_dim = 32
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * 32)
-        self.k_proj = nn.Linear(config.hidden_size, config.heads * 32)
-        self.v_proj = nn.Linear(config.hidden_size, config.heads * 32)
-        self.out_proj = nn.Linear(config.heads * 32, config.hidden_size)
+        self.head_dim = head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * head_dim)
+        self.out_proj = nn.Linear(config.heads * head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -618,7 +618,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, head_dim=config.decoder_head_dim)
         self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder_attn = CrossAttention(config)
         self.gateway = Fusion(config)
@@ -648,7 +648,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, head_dim=config.encoder_head_dim)
         self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
@@ -690,7 +690,7 @@ class CrossStage(nn.Module):
         return y + F.silu(self.conv2.norm(self.conv2.conv(x)))
 
 
-class StageWithConvolution(nn.Module):
+class FirstStageWithConvolution(nn.Module):
     """model.backbone.model.encoder.stages.0.blocks.0: a stage of layers in sequence, then aggregation of
     all their outputs by two convolutions (HGNet).
     """
@@ -717,7 +717,7 @@ class StageWithConvolution(nn.Module):
         return self.aggregation[1](self.aggregation[0](torch.cat(states, dim=1)))
 
 
-class StageWithConvolution2(nn.Module):
+class SecondStageWithConvolution(nn.Module):
     """model.backbone.model.encoder.stages.1.blocks.0: a stage of layers in sequence, then aggregation of
     all their outputs by two convolutions (HGNet).
     """
@@ -856,7 +856,7 @@ class StageWithAggregatedAnyKernel(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.downsample = Downsampling(config, out_channels=64)
-        self.blocks = nn.ModuleList([StageWithConvolution2(config)])
+        self.blocks = nn.ModuleList([SecondStageWithConvolution(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsample(x)
@@ -941,7 +941,7 @@ class StageWithAggregatedConvolution(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.blocks = nn.ModuleList([StageWithConvolution(config)])
+        self.blocks = nn.ModuleList([FirstStageWithConvolution(config)])
 
     def forward(self, x: Tensor) -> Tensor:
         for stage in self.blocks:
@@ -1186,4 +1186,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: c258aeea860d890b
+# sha256 of all above: a387c1e499c25e22

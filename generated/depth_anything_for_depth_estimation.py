@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 36b504a5184e.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -280,7 +280,7 @@ class NeckLayerWithResidual(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayerWithResidual2(nn.Module):
+class NeckLayerWithResidualAndCoarserFeatureMap(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
     fusion), with a coarser feature map added.
     """
@@ -354,7 +354,10 @@ class FusedMaps(nn.Module):
                 "layers": nn.ModuleList(
                     [
                         NeckLayerWithResidual(config),
-                        *(NeckLayerWithResidual2(config) for _ in range(config.neck_layers - 1)),
+                        *(
+                            NeckLayerWithResidualAndCoarserFeatureMap(config)
+                            for _ in range(config.neck_layers - 1)
+                        ),
                     ]
                 )
             }
@@ -414,4 +417,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3eb393933916c626
+# sha256 of all above: e6916127b7576121

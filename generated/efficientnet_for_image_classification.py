@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 36b504a5184e.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -247,7 +247,9 @@ class LayerWithResidual(nn.Module):
             channels=config.output_sizes[0],
             reduced_size=config.output_sizes[0] // config.squeeze_excitation_reduction,
         )
-        self.projection = Contraction(config, in_channels=32, out_channels=config.output_sizes[0])
+        self.projection = Contraction(
+            config, in_channels=config.output_sizes[0], out_channels=config.output_sizes[0]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.squeeze_excite(F.silu(self.depthwise_conv(x)))
@@ -414,4 +416,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: afad52a0ccb87bf7
+# sha256 of all above: 0067b266e317a0e0

@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 36b504a5184e.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -282,11 +282,11 @@ class FeedForward(nn.Module):
     (GLU).
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, intermediate_size: int):
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, 14336, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, 14336, bias=False)
-        self.down_proj = nn.Linear(14336, config.hidden_size, bias=False)
+        self.gate_proj = nn.Linear(config.hidden_size, intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
@@ -300,7 +300,7 @@ class LayerWithStateSpace(nn.Module):
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.mamba = StateSpace(config)
         self.pre_ff_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FeedForward(config, intermediate_size=config.intermediate_size)
 
     def forward(self, x: Tensor, attention_mask: Tensor | None, mask: Tensor | None) -> Tensor:
         x = x + self.mamba(self.input_layernorm(x), attention_mask)
@@ -315,7 +315,7 @@ class LayerWithAttention(nn.Module):
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.self_attn = Attention(config)
         self.pre_ff_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FeedForward(config, intermediate_size=config.intermediate_size)
 
     def forward(self, x: Tensor, attention_mask: Tensor | None, mask: Tensor | None) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), mask)
@@ -331,7 +331,9 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         self.experts_per_token = config.experts_per_token
         self.router = nn.Linear(config.hidden_size, config.experts, bias=False)
-        self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
+        self.experts = nn.ModuleList(
+            FeedForward(config, intermediate_size=config.moe_intermediate_size) for _ in range(config.experts)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         logits = self.router(x)
@@ -424,4 +426,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 6d3e8bca77237beb
+# sha256 of all above: 0c315cd1d7c7e70b

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 36b504a5184e.
+"""kyutai/mimi: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -398,12 +398,12 @@ class Decoder(nn.Module):
     outside, a causal mask and rotary embeddings.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, layers: int):
         super().__init__()
         self.window = config.window
         self.rotary_dim = config.head_dim
         self.rotary_base = config.rotary_base
-        self.layers = nn.ModuleList(Layer(config) for _ in range(8))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(layers))
 
     def forward(self, embedded: Tensor) -> Tensor:
         x = embedded
@@ -425,7 +425,7 @@ class Model(nn.Module):
         self.down_kernel = config.down_kernel
         self.up_kernel = config.up_kernel
         self.encoder: Any = nn.ModuleDict({"layers": WaveEncoder(config)})
-        self.encoder_transformer = Decoder(config)
+        self.encoder_transformer = Decoder(config, layers=config.encoder_layers)
         self.downsample: Any = nn.ModuleDict(
             {
                 "conv": nn.Conv1d(
@@ -455,7 +455,7 @@ class Model(nn.Module):
                 )
             }
         )
-        self.decoder_transformer = Decoder(config)
+        self.decoder_transformer = Decoder(config, layers=config.decoder_layers)
         self.decoder: Any = nn.ModuleDict({"layers": WaveDecoder(config)})
 
     def forward(self, input_values: Tensor) -> Output:
@@ -497,4 +497,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b4b8547d1614b8f0
+# sha256 of all above: dba34f5d3d8a84ae

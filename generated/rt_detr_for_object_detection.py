@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 36b504a5184e.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -212,13 +212,13 @@ class Attention(nn.Module):
     position embeddings added to queries and keys.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, heads: int, head_dim: int):
         super().__init__()
-        self.head_dim = 32
-        self.q_proj = nn.Linear(config.hidden_size, 256)
-        self.k_proj = nn.Linear(config.hidden_size, 256)
-        self.v_proj = nn.Linear(config.hidden_size, 256)
-        self.out_proj = nn.Linear(256, config.hidden_size)
+        self.head_dim = head_dim
+        self.q_proj = nn.Linear(config.hidden_size, heads * head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, heads * head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, heads * head_dim)
+        self.out_proj = nn.Linear(heads * head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
@@ -474,7 +474,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, heads=config.decoder_heads, head_dim=config.decoder_head_dim)
         self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder_attn = CrossAttention(config)
         self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
@@ -505,7 +505,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, heads=config.encoder_heads, head_dim=config.encoder_head_dim)
         self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
@@ -897,4 +897,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f38e6ca62108a720
+# sha256 of all above: def85eedef8beaf7

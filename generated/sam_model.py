@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 36b504a5184e.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 2da787321b8f.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -56,6 +56,7 @@ class Config:
         "full_attention",
     )
     masks: int = 4  # shape: mask_decoder.mask_tokens.weight [4, 256]
+    enlarging_norm_eps: float = 1e-6  # rule: families/sam_hq.yaml (a constant of the published code)
 
 
 @dataclass
@@ -486,7 +487,7 @@ class Model(nn.Module):
                     MaskMaps(config, proj_out_features=32) for _ in range(4)
                 ),
                 "upscale_conv1": nn.ConvTranspose2d(256, 64, kernel_size=2, stride=2),
-                "upscale_layer_norm": nn.LayerNorm(64, eps=1e-6),
+                "upscale_layer_norm": nn.LayerNorm(64, eps=config.enlarging_norm_eps),
                 "upscale_conv2": nn.ConvTranspose2d(64, 32, kernel_size=2, stride=2),
                 "iou_prediction_head": MaskMaps(config, proj_out_features=4),
             }
@@ -584,4 +585,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 1071b872a996aec3
+# sha256 of all above: d50d0dd926f91379

@@ -73,7 +73,7 @@ def find_lacking(case: Case, outline: Outline, doubts: Doubts) -> None:
         optional += ["bias"] if has_no_biases(part.leaves) else []
         optional += _without(part, case, outline)
         elsewhere = [] if part.folder else [other.region for other in case.families.parts]
-        if part is parts[0] and model_type in family.model_types:
+        if part is parts[0] and model_type in family.complete.types:
             doubts.other(lacking_of_examples(family, part.names, optional, elsewhere))
         if part.folder or model_type in family.model_types:
             some = [*optional, *by_element(family, fields, model_type)]
