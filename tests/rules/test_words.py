@@ -141,3 +141,13 @@ def test_a_fact_of_all_families_is_defined_on_one_page() -> None:
         for name in yaml.safe_load(path.read_text(encoding="utf-8")).get("facts") or ():
             pages.setdefault(name, []).append(path.name)
     assert {name: found for name, found in pages.items() if len(found) > 1} == {}
+
+
+def test_what_a_branch_adds_begins_with_no_preposition() -> None:
+    """The docstring puts `with` before all that the branches of a body add."""
+    bodies = re.compile(r'^ *"((?:with|by) [^"]*)"$', re.MULTILINE)
+    texts = {
+        path.name: bodies.findall(path.read_text(encoding="utf-8"))
+        for path in sorted((TOP / "rules" / "flows").rglob("*.yaml"))
+    }
+    assert {name: found for name, found in texts.items() if found} == {}
