@@ -17,6 +17,7 @@ _APART = frozenset(  # names that a constructor has for something else
 
 _PADDINGS = ("padding", "pad_size")
 _WIDTHS = (*WIDTHS, "inner_size", "reduced_size")
+_EXTENT = re.compile(r"_size\d+(_\d+)?$")  # `alpha_size1`
 _DIRECTED = re.compile(r"(^|_)(?:in|out)_(channels|features)$")  # both in one are `channels`
 
 
@@ -55,14 +56,23 @@ def _join_widths(done: ClassText) -> None:
     """A width that goes from one part to the next has one name: that of the fact, or the shortest."""
     groups: dict[str, list[str]] = {}
     for name, arguments in done.parameters.items():
-        if name.endswith(_WIDTHS):
+        if name.endswith(_WIDTHS) or _is_bare(name, arguments):
             groups.setdefault(repr(_values(arguments)), []).append(name)
     joined: dict[str, str] = {}
     for group in groups.values():
-        best = min(group, key=lambda name: (fact_of(done.parameters[name]) is None, len(name)))
+        best = min(
+            group,
+            key=lambda name: (not name.endswith(_WIDTHS), fact_of(done.parameters[name]) is None, len(name)),
+        )
         is_alone = len(group) > 1 and not any(map(_DIRECTED.search, done.parameters.keys() - {*group}))
         joined |= dict.fromkeys(group, _DIRECTED.sub(r"\1\2", best) if is_alone else best)
     _rename(done, joined)
+
+
+def _is_bare(name: str, arguments: list[Argument]) -> bool:
+    """Whether it is an extent of a tensor by itself, of which no flow says what it is: widths agree by chance only in one."""
+    is_extent = _EXTENT.search(name) is not None and fact_of(arguments) is None
+    return is_extent and len({repr(argument.value) for argument in arguments}) > 1
 
 
 def _rename(done: ClassText, names: dict[str, str]) -> bool:

@@ -84,6 +84,16 @@ def test_a_width_that_two_parts_share_is_one_parameter():
     assert done.resolved == ["inner_size", "2 * inner_size", "kernel_size"]
 
 
+def test_an_extent_of_a_tensor_by_itself_is_the_width_that_it_always_has():
+    done = class_of(alpha_size1=(8, 4), conv_channels=(8, 4), conv_stride=(8, 4))
+    tidy(done)
+    assert given(done) == {"channels": [8, 4], "stride": [8, 4]}
+    assert done.resolved == ["channels", "channels", "stride"]
+    done = class_of(alpha_size1=(8, 8), conv_channels=(8, 8))  # by chance, it may be
+    tidy(done)
+    assert list(given(done)) == ["alpha_size1", "conv_channels"]
+
+
 def test_two_groups_of_other_values_do_not_get_one_name():
     same = {"one_in_channels": (8, 4), "two_out_channels": (8, 4)}
     done = class_of(**same, three_in_channels=(16, 2), four_out_channels=(16, 2))
