@@ -355,7 +355,7 @@ class _Reader:
         match = self.vocabulary.decide("lists", element.folder(len(place)))
         if match is None:
             return outer
-        outer = self.chain(element, len(place) - max(match.length, 1))
+        outer = self.chain(element, max(len(place) - max(match.length, 1), 0))
         inside = outer[-1] if outer else None
         role = match.entry.target
         kind = self.vocabulary.block_kind(role)

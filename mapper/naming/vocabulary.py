@@ -136,6 +136,7 @@ class Trie:
             for part in sorted(parts(last)):
                 for entry, rank in self._of_part(part):
                     yield Match(entry, 0, rank)
+        if (last or not words) and self._parts:  # the whole may be a list, too
             for entry, rank in self._of_part(ANY):
                 yield Match(entry, -1, rank)
 

@@ -199,3 +199,21 @@ def test_a_network_of_images_gives_its_mean_to_the_head_behind_it(
     with torch.no_grad():
         wanted = head(parts[name](x))
         assert (built(x).logits - wanted).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["features", "backbone", ""])
+def test_a_list_of_the_children_of_a_network_of_images_is_that_network(tmp_path: Path, name: str) -> None:
+    torch.manual_seed(0)
+    whole, head = Images(), nn.Linear(12, 5)
+    children = nn.Sequential(
+        whole.conv1, whole.bn1, nn.ReLU(), nn.MaxPool2d(3, 2, 1), whole.layer1, whole.layer2
+    )
+    model = nn.ModuleDict({name: children, "fc": head}) if name else children
+    built = mapper.build(stored(model.eval(), tmp_path / "model"))
+    x = torch.randn(2, 3, 33, 40)
+    with torch.no_grad():
+        given, wanted = built(x), whole.eval()(x)
+        if name:
+            assert (given.logits - head(wanted)).abs().max() < TOLERANCE
+        else:  # a pooling behind the last stage keeps both axes, and nothing flattens what it leaves
+            assert (given.pooler_output[:, :, 0, 0] - wanted).abs().max() < TOLERANCE

@@ -73,3 +73,22 @@ def test_a_layer_without_expansion_is_added_to_its_input_where_the_channels_are_
     first = stages[0].roles["layers"][0]
     assert "expansion" not in first.roles
     assert first.facts["residual"].value is True
+
+
+def children(also: str = "") -> Checkpoint:
+    """A network as a list of its children, whose activation and pooling are numbers 2 and 3; its last stage elsewhere, too."""
+    family = next(family for family in RULEBOOK.families if family.name == "resnet_children")
+    checkpoint = header(family.examples[0])
+    last = {name: info for name, info in checkpoint.tensors.items() if "backbone.5." in name}
+    if also:
+        checkpoint.tensors |= {name.replace("backbone.5.", also): info for name, info in last.items()}
+    return checkpoint
+
+
+def test_what_has_no_tensors_behind_a_stem_is_not_missing() -> None:
+    assert infer(children(), RULEBOOK).root.roles["tower"].roles["stages"][-1].indices == (5,)
+
+
+def test_a_stage_between_others_is_missing() -> None:
+    with pytest.raises(ArchitectureError, match=r"backbone\.6 is missing: the list goes on to 7"):
+        infer(children(also="backbone.7."), RULEBOOK)
