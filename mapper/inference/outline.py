@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Leaf
@@ -65,10 +65,23 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
     return outline
 
 
+def _unnamed(case: Case, named: Sequence[Leaf], shown: Sequence[Leaf]) -> list[str]:
+    """A line for each module that shapes alone give a role, though a family vouches for the type: all its names are known."""
+    if not case.families.are_vouched_for:
+        return []
+    return [
+        f"{leaf.place} is read as {leaf.role} ({leaf.why}), and no rule names it"
+        for leaf, before in zip(shown, named, strict=True)
+        if leaf.role != before.role
+    ]
+
+
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
     leaves = case.chain.leaves() if case.chain else resolve(case.tree, vocabulary, apart)
-    leaves = leaves if case.chain else with_shown_roles(leaves, vocabulary)
+    if case.chain is None:
+        named, leaves = leaves, with_shown_roles(leaves, vocabulary)
+        doubts.findings += _unnamed(case, named, leaves)
     leaves = with_taken_roles(leaves, case.taken)
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]

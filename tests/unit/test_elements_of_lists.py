@@ -109,3 +109,21 @@ def test_a_checkpoint_that_lost_a_part_of_one_element_is_not_exact(model_type: s
     assert len(rest) < len(known.tensors)
     with pytest.raises(MapperError):
         infer(replace(known, tensors=rest), RULEBOOK)
+
+
+ADDED = [("modernbert", "layers.0.mlp_norm"), ("albert", "albert_layers.0.ffn")]
+
+
+@pytest.mark.parametrize(("model_type", "module"), ADDED, ids=[model_type for model_type, _ in ADDED])
+def test_a_module_that_shapes_alone_give_a_role_is_named(model_type: str, module: str) -> None:
+    """A second norm of a layer was its norm before the attention, a second map of a network its gate: both were exact."""
+    known = example(model_type)
+    second = {
+        name.replace(module, f"{module}_extra"): info
+        for name, info in known.tensors.items()
+        if f".{module}." in f".{name}"
+    }
+    assert second and infer(known, RULEBOOK).reading == "exact"
+    found = infer(replace(known, tensors={**known.tensors, **second}), RULEBOOK)
+    assert found.reading == "unverified"
+    assert any(f"{module}_extra is read as" in line for line in found.findings)
