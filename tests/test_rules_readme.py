@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from mapper.authoring.expectations import EXPECTED
+from mapper.cli import main
 from mapper.errors import RuleError
 from mapper.rulebook.facts import FactRule, read_fact
 from mapper.rulebook.family_file import read_family
@@ -26,39 +25,29 @@ from mapper.rulebook.values import TYPES
 from mapper.rulebook.vocabulary import SCOPES, SECTIONS, Entry, read_entry, read_vocabulary
 from tests.pages import assert_shown, blocks, page, steps
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = page("rules/README.md")
 FAMILY, FLOW = page("docs/write-a-family.md"), page("docs/write-a-flow.md")
 UNKNOWN = "xyzzy"  # no field of anything
 
 
-def _mapper(command: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, (command, done.stderr)
-    return done.stdout
-
-
 @pytest.mark.parametrize("text", [FAMILY, FLOW], ids=["family", "flow"])
-def test_the_pages_are_tried_from_an_empty_folder(text: str, tmp_path: Path) -> None:
+def test_the_pages_are_tried_from_an_empty_folder(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     seen = list(steps(text))
     for command, shown in seen:
         if command.startswith("cat > "):
-            file = tmp_path / command.removeprefix("cat > ")
+            file = Path(command.removeprefix("cat > "))
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("\n".join(shown) + "\n")
         elif command.startswith("mapper "):
-            assert_shown(_mapper(command, tmp_path), shown, command)
+            assert main(shlex.split(command)[1:]) == 0, command
+            assert_shown(capsys.readouterr().out, shown, command)
         else:
-            subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+            subprocess.run(command, shell=True, check=True)
     assert sum(command.startswith("mapper ") for command, _ in seen) >= 4
-    assert (tmp_path / "model.py").read_text().count("class ") > 3
+    assert Path("model.py").read_text().count("class ") > 3
 
 
 def test_its_parity_test_passes(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import ast
 from pathlib import Path
 
 import mapper
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
 PACKAGE = Path(mapper.__file__).parent
 
 
 def test_no_string_in_the_package_is_a_family_or_a_model_type() -> None:
-    names = {name for family in Rulebook().families for name in (family.name, *family.model_types)}
+    names = {name for family in RULEBOOK.families for name in (family.name, *family.model_types)}
     assert "distilbert" in names
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value}"
