@@ -278,12 +278,14 @@ def _before_last(leaves: Sequence[Leaf], left: Sequence[Leaf], known: Sequence[L
 
 
 def _classifiers(leaves: Sequence[Leaf]) -> Shown:
-    """Of a model that reads maps and no words: the one map left outside of the layers, which reads what these give."""
+    """Of a model that reads images and no words: the one map left outside of the layers, which reads what these give."""
     maps = [leaf for leaf in leaves if leaf.kind == "Linear" and leaf.role is None and is_outside(leaf)]
     roles = {leaf.role for leaf in leaves} | {leaf.block[-1][0] for leaf in leaves if leaf.block}
     if len(maps) != 1 or roles & _NO_CLASSIFIER or len(maps[0].place) > 2 or len(sides_of(maps[0])) != 2:
         return
-    inner = [leaf for leaf in leaves if layer_of(leaf) and leaf.kind.startswith("Conv")]
+    towers = {leaf.block[0][0] for leaf in leaves if layer_of(leaf)}
+    kinds = ROW_NORMS if "patch" in roles and len(towers) == 1 else ()
+    inner = [leaf for leaf in leaves if layer_of(leaf) and (leaf.kind.startswith("Conv") or leaf.kind in kinds)]
     if any(weight_of(leaf)[:1] == sides_of(maps[0])[1:] for leaf in inner):
         yield maps[0], with_role(maps[0], (), "classifier", "the only map behind the layers")
 
