@@ -217,3 +217,14 @@ def test_a_list_of_the_children_of_a_network_of_images_is_that_network(tmp_path:
             assert (given.logits - head(wanted)).abs().max() < TOLERANCE
         else:  # a pooling behind the last stage keeps both axes, and nothing flattens what it leaves
             assert (given.pooler_output[:, :, 0, 0] - wanted).abs().max() < TOLERANCE
+
+
+def test_such_a_list_below_a_number_stays_a_chain_of_layers(tmp_path: Path) -> None:
+    whole = Images()
+    children = nn.Sequential(
+        whole.conv1, whole.bn1, nn.ReLU(), nn.MaxPool2d(3, 2, 1), whole.layer1, whole.layer2
+    )
+    folder = stored(nn.ModuleDict({"0": children, "2": nn.Linear(12, 5)}), tmp_path / "model")
+    architecture = mapper.inspect(folder).architecture
+    assert architecture.reading == "unverified"
+    assert "chain.stride" in {question.fact for question in architecture.questions}
