@@ -285,7 +285,9 @@ def _classifiers(leaves: Sequence[Leaf]) -> Shown:
         return
     towers = {leaf.block[0][0] for leaf in leaves if layer_of(leaf)}
     kinds = ROW_NORMS if "patch" in roles and len(towers) == 1 else ()
-    inner = [leaf for leaf in leaves if layer_of(leaf) and (leaf.kind.startswith("Conv") or leaf.kind in kinds)]
+    inner = [
+        leaf for leaf in leaves if layer_of(leaf) and (leaf.kind.startswith("Conv") or leaf.kind in kinds)
+    ]
     if any(weight_of(leaf)[:1] == sides_of(maps[0])[1:] for leaf in inner):
         yield maps[0], with_role(maps[0], (), "classifier", "the only map behind the layers")
 
