@@ -141,7 +141,7 @@ def _by_place(plain: str, peers: list[ClassText]) -> dict[int, str]:
     is_list = all(isinstance(part, tuple) for own in parts.values() for part in own)
     if not is_list or len(found) < len(peers) - 1 or len({*found.values()}) < len(found):
         return {}
-    if max(found.values()) >= len(_ORDINALS):
+    if max(found.values(), default=len(_ORDINALS)) >= len(_ORDINALS):
         return {}
     word = next((part for part in reversed(every[0][:at]) if isinstance(part, str)), "")
     element = camel(_CALLED.get(word, word.removesuffix("s")))

@@ -7,6 +7,7 @@ from torch import nn
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.emission import emit
 from mapper.emission.identifiers import (
     RESERVED,
     RESERVED_IN_DICT,
@@ -15,6 +16,9 @@ from mapper.emission.identifiers import (
     is_attribute,
     rename_table,
 )
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import Rulebook
 
 HOSTILE = [
     "", "a", "class", "None", "0", "0a", "a b", "a-b", "a/b", "é", "日本", "__import__('os')", '"', "\n", "\0", "__class__", "_", "__", "ſ",
@@ -134,3 +138,10 @@ def test_two_words_never_get_one_name() -> None:
 
 def test_a_new_name_is_no_tensor_of_the_checkpoint() -> None:
     assert table("a.weight-.x", "b.weight_") == {"weight-": "weight__"}
+
+
+def test_equal_layers_of_which_several_are_one_class_are_named_without_a_place() -> None:
+    rulebook = Rulebook()
+    family = next(family for family in rulebook.families if family.name == "torchaudio_wavlm")
+    example = next(example for example in family.examples if example.config is None)
+    assert "class " in emit(infer(header(example), rulebook))
