@@ -18,6 +18,7 @@ _PLAIN_BLOCKS = (
 )  # fmt: skip
 
 
+_BARE = frozenset({"size", "sizes", "kernel"})  # what says nothing without the part that it is of
 _MAIN = "tower"  # the role of the one that the parts around it are for
 _STREAM = "hidden_size"
 _CHANNELS = ("in_channels", "out_channels")
@@ -145,16 +146,24 @@ def collect_sizes(architecture: Architecture, without: frozenset[str] = frozense
     sizes.widths = frozenset(seen.get(_STREAM, ()))
     for name, towers in seen.items():
         constant = {
-            tower: facts[0]
+            tower: _shown(facts)
             for tower, facts in towers.items()
             if all(fact.value == facts[0].value for fact in facts)
         }
         shared = _sharing(constant, len(towers))
         for tower, fact in constant.items():
             symbol = symbol_name(name)
-            is_plain = tower in shared or not tower or len(towers) == 1
+            is_plain = not tower or (
+                (symbol not in _BARE or tower == _MAIN) and (tower in shared or len(towers) == 1)
+            )
             _add(sizes, symbol if is_plain else f"{tower}_{symbol}", fact, tower)
     return sizes
+
+
+def _shown(facts: list[Fact]) -> Fact:
+    """Of one size that several blocks know the fact that a field shows: what a config says, before a rule."""
+    said = (fact for fact in facts if fact.evidence == "config")
+    return next(said, facts[0]) if facts[0].evidence == "rule" else facts[0]
 
 
 def _sharing(constant: Mapping[str, Fact], towers: int) -> set[str]:
@@ -185,6 +194,8 @@ def _add(sizes: Sizes, name: str, fact: Fact, tower: str) -> None:
         name = (
             f"{fact.name.partition('.')[0]}_{name}"
             if not name.startswith(fact.name.partition(".")[0])
+            else f"{tower}_{name}"
+            if tower and not name.startswith(f"{tower}_")
             else f"{name}_"
         )
     sizes.facts.setdefault(name, fact)

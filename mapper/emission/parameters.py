@@ -10,6 +10,7 @@ from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
 from mapper.emission.stages import WIDTHS, Written
 
+_SHORT = 2  # spaces in a sum of two
 _APART = frozenset(  # names that a constructor has for something else
     {"config", "index", "self", "nn", "torch", "F", "math", "range", "zip", "super", "with_unused"}
 )
@@ -29,6 +30,7 @@ def tidy(done: ClassText) -> None:
     _shorten(done)
     _say_once(done)
     _name_repeated(done)
+    _name_sums(done)
 
 
 def written(classes: list[ClassText]) -> Iterator[Written]:
@@ -177,6 +179,26 @@ def _name_repeated(done: ClassText) -> None:
         name = names.pop()
         is_free = name not in {*done.parameters, *done.locals, *_loops(done)}
         if texts.count(text) > 1 and not names and is_free and text.count(" ") == 2:
+            done.locals[name] = text
+            done.resolved = [name if other == text else other for other in done.resolved]
+
+
+def _name_sums(done: ClassText) -> None:
+    """A sum that several arguments of one module are, as all channels of a depthwise convolution, has a name there."""
+    arguments = done.drafts[0].arguments if done.drafts else []
+    for text in dict.fromkeys(
+        text for text in done.resolved if text.count(" + ") and text.count(" ") > _SHORT
+    ):
+        hints = [a.hint for other, a in zip(done.resolved, arguments, strict=False) if other == text]
+        stems = {hint.partition("_")[0] for hint in hints}
+        name = f"{stems.pop()}_channels" if len(stems) == 1 else ""
+        is_free = name not in {"", *done.parameters, *done.locals, *_loops(done)}
+        if (
+            len(hints) > 2
+            and is_free
+            and _is_name(name)
+            and not any(_mentions(text, word) for word in _loops(done))
+        ):
             done.locals[name] = text
             done.resolved = [name if other == text else other for other in done.resolved]
 

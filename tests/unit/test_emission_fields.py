@@ -283,3 +283,24 @@ def test_classes_that_no_part_tells_apart_are_told_by_their_docstring_or_place(
     made = re.findall(r"^class (\w+)", source(family), re.M)
     assert {*names} <= {*made}
     assert not [name for name in made if name[-1].isdigit()]
+
+
+def test_a_part_of_the_config_that_says_a_size_has_a_field_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a rule says of other norms of the part does not join the fields of the towers."""
+    known = {field.name for field in fields(module("mllama", monkeypatch).Config)}
+    assert {"text_norm_eps", "vision_norm_eps"} <= known and "norm_eps" not in known
+
+
+def test_a_field_is_called_after_the_part_that_it_is_of_where_its_name_alone_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = {field.name for field in fields(module("vit", monkeypatch, 1).Config)}
+    assert "pooler_size" in known and "size" not in known
+
+
+def test_a_sum_that_a_module_is_given_for_all_its_channels_is_worked_out_once() -> None:
+    text = source("mamba2")
+    assert "conv1d_channels = config.inner_size + 2 * config.groups * config.state_size" in text
+    assert "groups=conv1d_channels" in text
