@@ -11,7 +11,6 @@ from mapper._dataclass import dataclass
 from mapper.errors import RuleError, shorten
 from mapper.rulebook.fact_tables import AllOf, FactRules, FirstOf
 from mapper.rulebook.fields import Fields
-from mapper.rulebook.ignored import KEY as IGNORED
 from mapper.rulebook.ignored import Ignored, read_ignored
 from mapper.rulebook.strict import Document
 from mapper.rulebook.values import TYPES
@@ -25,7 +24,6 @@ _WORDS = (
     "unasked", "unassumed", "usual", "telling", "counting", "choosing", "expected", "harmless", "stored",
     "having", "affirming", "unchosen", "by_layers", "by_types",
 )  # fmt: skip
-_IN_ORDER = ("quantised_fields", "by_layer", "unpacked")  # more of these, whose order is kept
 _CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
 
@@ -384,57 +382,60 @@ def fields_of(document: Document) -> Fields:
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same of a fact, the first wins, but for unlisted types all are tried."""
-    tables: dict[str, dict[str, Any]] = {key: {} for key in _TABLES}
-    words: dict[str, dict[str, None]] = {key: {} for key in (*_WORDS, *_IN_ORDER)}
-    facts: dict[str, list[FactTable]] = {"facts": [], "unlisted": []}
-    ignored, headless = Ignored(), None
+    found = ConfigVocabulary(FirstOf(), {}, {}, None, Ignored(), {})
+    facts: list[FactTable] = []
+    unlisted: list[FactTable] = []
+    ignored = Ignored()
+    words: dict[str, set[str]] = {key: set() for key in _WORDS}
+    quantised_fields: dict[str, None] = {}
+    by_layer: dict[str, None] = {}
+    unpacked: dict[str, None] = {}
+    headless: str | None = None
     for _, fields in files_of(documents, "config"):
-        for key in fields.data:  # most files say little of what they could
-            if key in facts:
-                facts[key].append(FactTable(fields, key))
-            elif key in tables:
-                _merge(tables[key], _TABLES[key](fields, key))
-            elif key in words:
-                words[key].update(dict.fromkeys(fields.words(key)))
-            elif key == IGNORED:
-                ignored = read_ignored(fields).beside(ignored)
+        facts.append(FactTable(fields, "facts"))
+        unlisted.append(FactTable(fields, "unlisted"))
+        for name, value in fields.mapping("towers").items():
+            inner = fields.inner(value, "towers", name)
+            found.towers.setdefault(name, TowerConfig(inner.words("configs")))
+            inner.done()
+        _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
         headless = headless or fields.any("headless")
-        fields.done(("vocabulary", *facts, *tables, *words, IGNORED, "headless"))
-    sets = {key: frozenset(every) if key in _WORDS else tuple(every) for key, every in words.items()}
-    said: dict[str, Any] = {**tables, **sets}
-    return ConfigVocabulary(
-        FirstOf(facts["facts"]), headless=headless, ignored=ignored, unlisted=AllOf(facts["unlisted"]), **said
+        _merge(found.transposed, fields.choices("transposed"))
+        for key, said in words.items():
+            said.update(fields.words(key))
+        _merge(found.disputed, fields.choices("disputed"))
+        _merge(found.alike, fields.choices("alike"))
+        _merge(found.shown, fields.choices("shown"))
+        _merge(found.only_with, fields.choices("only_with"))
+        ignored = read_ignored(fields).beside(ignored)
+        _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
+        _merge(found.partial, fields.choices("partial"))
+        _merge(found.ranks, _axes(fields))
+        quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
+        by_layer.update(dict.fromkeys(fields.words("by_layer")))
+        unpacked.update(dict.fromkeys(fields.words("unpacked")))
+        _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
+        fields.done()
+    sets: dict[str, Any] = {key: frozenset(every) for key, every in words.items()}
+    return replace(
+        found,
+        facts=FirstOf(facts),
+        unlisted=AllOf(unlisted),
+        headless=headless,
+        ignored=ignored,
+        **sets,
+        quantised_fields=tuple(quantised_fields),
+        by_layer=tuple(by_layer),
+        unpacked=tuple(unpacked),
     )
 
 
-def _towers(fields: Fields, key: str) -> dict[str, TowerConfig]:
-    found = {}
-    for name, value in fields.mapping(key).items():
-        inner = fields.inner(value, key, name)
-        found[name] = TowerConfig(inner.words("configs"))
-        inner.done()
-    return found
-
-
-def _texts(fields: Fields, key: str) -> dict[str, str]:
-    return {name: str(value) for name, value in fields.mapping(key).items()}
-
-
-def _axes(fields: Fields, key: str) -> dict[str, int]:
-    axes = fields.mapping(key)
+def _axes(fields: Fields) -> dict[str, int]:
+    axes = fields.mapping("ranks")
     for word, axis in axes.items():
         if type(axis) is not int or axis < 0:
-            fields.fail("expected the number of an axis, from 0", key, word)
+            fields.fail("expected the number of an axis, from 0", "ranks", word)
     return axes
-
-
-# tables of a ConfigVocabulary, each with how it is read: the first file that names an entry wins
-_TABLES: dict[str, Callable[[Fields, str], dict[str, Any]]] = {
-    "towers": _towers,
-    **dict.fromkeys(("tasks", "quantised", "unused"), _texts),
-    **dict.fromkeys(("transposed", "disputed", "alike", "shown", "only_with", "partial"), Fields.choices),
-    "ranks": _axes,
-}
 
 
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:
