@@ -74,12 +74,13 @@ def lesser(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> 
 
 
 def _lesser_folders(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> Iterator[Words]:
-    there = _there(inner)
+    there, is_usual = _there(inner), _usual(inner)
     for path, words in inner.items():
         for place in _places(path):
             sets = known.has.get(place) or known.has.get(_anywhere(place), [])
             likely = [there(place) & {*one.split(" ")} for one in sets]
-            if lost := _lost(path, words, likely, may_lack):
+            lost = [each for each in _lost(path, words, likely, may_lack) if is_usual(each)]
+            if lost:
                 yield from lost
                 break
 
@@ -98,6 +99,18 @@ def _there(inner: Inner) -> Callable[[str], set[str]]:
             found[alone] |= words
             count[alone] += elements
     return lambda place: found[f"{place} alone" if count[f"{place} alone"] > 1 else _anywhere(place)]
+
+
+def _usual(inner: Inner) -> Callable[[Words], bool]:
+    """Whether as many elements have what is at a path as have not: what most lack, the few have more (one layer in four an adapter)."""
+    having: Counter[tuple[str, str]] = Counter()
+    count: Counter[str] = Counter()
+    for path, words in inner.items():
+        elements = prod(len(word) for word in path if isinstance(word, tuple))
+        count[spelled(path)] += elements
+        for word in words:
+            having[spelled(path), word] += elements
+    return lambda path: 2 * having[spelled(path[:-1]), str(path[-1])] >= count[spelled(path[:-1])]
 
 
 def _lost(

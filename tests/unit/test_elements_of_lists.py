@@ -53,6 +53,13 @@ def test_elements_may_be_of_several_kinds_and_the_first_of_its_own() -> None:
     assert lost(known, names("a norm", "a", "a")) == []
 
 
+def test_what_most_elements_lack_is_something_more_of_the_others() -> None:
+    """As Evolla's adapters: its small example has one in each layer, a real one in one of four."""
+    known = made(names("a adapter", "a adapter"))
+    assert lost(known, names("a adapter", "a", "a", "a", "a adapter", "a", "a", "a")) == []
+    assert lost(known, names("a adapter", "a", "a adapter", "a adapter")) == ["layers.1.adapter"]
+
+
 def test_a_number_is_missed_where_examples_have_it() -> None:
     known = made(names("a", "a", "a"))
     assert lost(known, [name for name in names("a", "a", "a", "a") if ".1." not in name]) == ["layers.1"]
