@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 2da787321b8f.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -539,4 +539,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a326f934551ed897
+# sha256 of all above: 39f2f6661b091290

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 2da787321b8f.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,6 +32,7 @@ class Config:
     encoder_head_dim: int = 32
     # shape and config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
     decoder_head_dim: int = 32
+    entry_maps_out_channels: int = 256  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
     offset_scale: float = 0.5  # config: decoder_offset_scale
@@ -467,7 +468,8 @@ class LateralMaps(nn.Module):
 
 class Bottlenecks(nn.Module):
     """model.encoder.fpn_blocks.*.csp_rep1.bottlenecks.0, model.encoder.fpn_blocks.*.csp_rep2.bottlenecks.0
-    and 2 more: the sum of two convolutions with kernels of different size, and an activation (RepVGG).
+    and 2 more: the sum of two convolutions with kernels of different size, each with batch norm, and an
+    activation (RepVGG).
     """
 
     def __init__(self, config: Config):
@@ -486,7 +488,8 @@ class Bottlenecks(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.silu(self.conv1.norm(self.conv1.conv(x)) + self.conv2.norm(self.conv2.conv(x)))
+        y = self.conv1.norm(self.conv1.conv(x)) + self.conv2.norm(self.conv2.conv(x))
+        return F.silu(y)
 
 
 class CoarserMaps(nn.Module):
@@ -731,7 +734,7 @@ class SecondStageWithConvolution(nn.Module):
         self.aggregation = nn.ModuleList(
             [
                 Convolution(config, convolution_in_channels=160, out_channels=128),
-                Convolution(config, convolution_in_channels=128, out_channels=256),
+                Convolution(config, convolution_in_channels=128, out_channels=config.entry_maps_out_channels),
             ]
         )
 
@@ -921,7 +924,7 @@ class StageWithLightPostNorm(nn.Module):
         )
         self.aggregation = nn.ModuleList(
             [
-                Convolution(config, convolution_in_channels=704, out_channels=256),
+                Convolution(config, convolution_in_channels=704, out_channels=config.entry_maps_out_channels),
                 Convolution(config, convolution_in_channels=256, out_channels=512),
             ]
         )
@@ -1004,7 +1007,7 @@ class StageWithLightPostNormAndStagesAndResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(config, out_channels=256)
+        self.downsample = Downsampling(config, out_channels=config.entry_maps_out_channels)
         self.blocks = nn.ModuleList(
             [
                 Stage(
@@ -1012,7 +1015,7 @@ class StageWithLightPostNormAndStagesAndResidual(nn.Module):
                     out_channels=64,
                     layers_in_channels=(256, 64, 64),
                     convolution_in_channels=448,
-                    convolution_1_out_channels=256,
+                    convolution_1_out_channels=config.entry_maps_out_channels,
                     convolution_in_channels_2=256,
                     convolution_2_out_channels=512,
                 ),
@@ -1186,4 +1189,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a387c1e499c25e22
+# sha256 of all above: 4cf9f10d4abc6529

@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 2da787321b8f.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: d6e5be8d02b15a49
+# sha256 of all above: ba58a156bdc03246

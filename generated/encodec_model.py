@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 2da787321b8f.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -322,8 +322,8 @@ class WaveDecoder(nn.ModuleDict):
 
 
 class Quantizer(nn.Module):
-    """quantizer: residual vector quantization: each codebook encodes the residual of those before with by
-    as many codebooks as the first bandwidth takes.
+    """quantizer: residual vector quantization: each codebook encodes the residual of those before with as
+    many codebooks as the first bandwidth takes.
     """
 
     def __init__(self, config: Config):
@@ -387,4 +387,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: aca6cf6ecd9389dd
+# sha256 of all above: 12b0d1497574461d

@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 2da787321b8f.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -224,6 +224,7 @@ class StateSpace(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
+        conv1d_channels = config.inner_size + 2 * config.groups * config.state_size
         self.inner_size = config.inner_size
         self.groups = config.groups
         self.state_size = config.state_size
@@ -235,10 +236,7 @@ class StateSpace(nn.Module):
             bias=False,
         )
         self.conv1d = nn.Conv1d(
-            config.inner_size + 2 * config.groups * config.state_size,
-            config.inner_size + 2 * config.groups * config.state_size,
-            kernel_size=config.conv_kernel,
-            groups=config.inner_size + 2 * config.groups * config.state_size,
+            conv1d_channels, conv1d_channels, kernel_size=config.conv_kernel, groups=conv1d_channels
         )
         self.dt_bias = nn.Parameter(torch.zeros(config.heads))
         self.A_log = nn.Parameter(torch.zeros(config.heads))
@@ -411,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 50afc72cd34f1f3f
+# sha256 of all above: 9a7ff7f37abc4aa6

@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 2da787321b8f.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -231,4 +231,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 482eadf268304812
+# sha256 of all above: bf63a55b259979e0

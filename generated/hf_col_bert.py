@@ -1,6 +1,7 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 2da787321b8f.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 3868ddb19c62.
 
-Reading: exact (family bert).
+Reading: unverified. The names and shapes fit, but nobody has vouched for this architecture: compare before
+you rely on it.
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 No dropout is written: training mode computes the same; `mapper generate --train` writes it.
@@ -229,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8793a29f69fc6b1c
+# sha256 of all above: 0e3d5546bf223faf

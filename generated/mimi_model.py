@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 2da787321b8f.
+"""kyutai/mimi: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -289,8 +289,8 @@ class WaveEncoder(nn.ModuleDict):
 
 class Codebooks(nn.Module):
     """quantizer.semantic_residual_vector_quantizer.layers.0,
-    quantizer.acoustic_residual_vector_quantizer.layers.*: vector quantization with by Euclidean
-    distance, the codebook as an exponential moving average.
+    quantizer.acoustic_residual_vector_quantizer.layers.*: vector quantization with Euclidean distance,
+    the codebook as an exponential moving average.
     """
 
     def __init__(self, config: Config):
@@ -497,4 +497,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: dba34f5d3d8a84ae
+# sha256 of all above: 4dd27d2879e1a6a2

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 2da787321b8f.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     text_head_dim: int = 128
     # shape and config: language_model.model.layers.{0..2,4..7,..}.self_attn.k_proj.weight [1024, 4096] = ...
     kv_heads: int = 8
-    norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
+    text_norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     vision_hidden_size: int = 1280  # shape: vision_model.layernorm_pre.weight [1280]
     vision_heads: int = 16  # config: vision_config.attention_heads
     # shape and config: vision_model.global_transformer.layers.{0..7}.self_attn.q_proj.weight [1280, ...
@@ -42,6 +42,7 @@ class Config:
     text_intermediate_size: int = 14336
     # shape: vision_model.global_transformer.layers.{0..7}.mlp.fc1.weight [5120, 1280]
     vision_intermediate_size: int = 5120
+    vision_norm_eps: float = 1e-5  # config: vision_config.norm_eps
     channels: int = 3  # shape: vision_model.patch_embedding.weight [1280, 3, 14, 14]
     patch_size: int = 14  # shape: vision_model.patch_embedding.weight [1280, 3, 14, 14]
     vision_layers: int = 32  # name: vision_model.transformer.layers.*
@@ -223,8 +224,8 @@ class CrossAttention(nn.Module):
         self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
         self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
         self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
-        self.q_norm = nn.RMSNorm(config.text_head_dim, eps=config.norm_eps)
-        self.k_norm = nn.RMSNorm(config.text_head_dim, eps=config.norm_eps)
+        self.q_norm = nn.RMSNorm(config.text_head_dim, eps=config.text_norm_eps)
+        self.k_norm = nn.RMSNorm(config.text_head_dim, eps=config.text_norm_eps)
         self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
 
     def forward(
@@ -345,10 +346,10 @@ class GatedLayers(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.self_attn = VisionAttention(config)
         self.gate_attn = nn.Parameter(torch.zeros(1))
-        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.mlp = VisionFeedForward(config)
         self.gate_ffn = nn.Parameter(torch.zeros(1))
 
@@ -366,10 +367,10 @@ class TextLayerWithCrossAttention(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.cross_attn = CrossAttention(config)
         self.cross_attn_attn_gate = nn.Parameter(torch.zeros(1))
-        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.mlp = TextFeedForward(config)
         self.cross_attn_mlp_gate = nn.Parameter(torch.zeros(1))
 
@@ -395,9 +396,9 @@ class VisionLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.input_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.self_attn = VisionAttention(config)
-        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.post_attention_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.mlp = VisionFeedForward(config)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -410,9 +411,9 @@ class TextLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.self_attn = TextAttention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
         self.mlp = TextFeedForward(config)
 
     def forward(
@@ -516,7 +517,7 @@ class Decoder(nn.Module):
             TextLayerWithCrossAttention(config) if reads_images else TextLayer(config)
             for reads_images in config.reads_images
         )
-        self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.text_norm_eps)
 
     def forward(
         self,
@@ -647,4 +648,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0944035ea51b15b6
+# sha256 of all above: 06334bb3d88fe4e5

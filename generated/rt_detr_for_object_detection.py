@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 2da787321b8f.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 3868ddb19c62.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -316,26 +316,29 @@ class LateralMaps(nn.Module):
 
 class Bottlenecks(nn.Module):
     """model.encoder.fpn_blocks.*.bottlenecks.*, model.encoder.pan_blocks.*.bottlenecks.*: the sum of two
-    convolutions with kernels of different size, and an activation (RepVGG).
+    convolutions with kernels of different size, each with batch norm, and an activation (RepVGG).
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(256, 256, kernel_size=3, padding=1, bias=False),
+                "conv": nn.Conv2d(
+                    config.hidden_size, config.hidden_size, kernel_size=3, padding=1, bias=False
+                ),
                 "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
             }
         )
         self.conv2: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(256, 256, kernel_size=1, bias=False),
+                "conv": nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=1, bias=False),
                 "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
             }
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.silu(self.conv1.norm(self.conv1.conv(x)) + self.conv2.norm(self.conv2.conv(x)))
+        y = self.conv1.norm(self.conv1.conv(x)) + self.conv2.norm(self.conv2.conv(x))
+        return F.silu(y)
 
 
 class EntryMaps(nn.ModuleList):
@@ -897,4 +900,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: def85eedef8beaf7
+# sha256 of all above: 312f0fb5a36d41e6
