@@ -119,8 +119,9 @@ def _lists(architecture: Architecture) -> Iterator[str]:
 
 
 def _names(architecture: Architecture, rulebook: Rulebook) -> Iterator[str]:
-    """Leaves without a role: what each would be where the evidence leaves one thing, else what it is."""
-    guessed = Guesser(architecture, rulebook).all()
+    """Leaves that no rule names: what each would be where the evidence leaves one thing, else what it is."""
+    shown = {leaf.place: Guess(_path(leaf), leaf.why) for leaf in architecture.leaves if _is_shown(leaf)}
+    guessed = shown | Guesser(architecture, rulebook).all()
     leaves = {leaf.place: leaf for leaf in architecture.leaves}
     rows: dict[str, str] = {}
     for place, guess in guessed.items():
@@ -128,6 +129,18 @@ def _names(architecture: Architecture, rulebook: Rulebook) -> Iterator[str]:
         rows.setdefault(pattern, _row(pattern, leaves[place], guess))
     yield from ["names:"] if any(not row.startswith("#") for row in rows.values()) else []
     yield from rows.values()
+
+
+def _is_shown(leaf: Leaf) -> bool:
+    """Whether shapes and neighbours alone give it its role: no rule is its reason."""
+    return leaf.role is not None and leaf.kind != "Buffer" and ".yaml" not in leaf.why
+
+
+def _path(leaf: Leaf) -> str:
+    """Its role as `names` of a family write it: from the element of a list on that it is in."""
+    lists = [at for at, (_, index) in enumerate(leaf.block) if index is not None]
+    inner = leaf.block[max(lists) + 1 :] if lists else leaf.block
+    return ".".join([*(role for role, _ in inner), leaf.role or ""])
 
 
 def _name(leaf: Leaf) -> str:

@@ -61,6 +61,7 @@ class Guesser:
     def all(self) -> dict[Place, Guess]:
         """A guess, or none, for each module without a role."""
         blocks = list(self.architecture.root.blocks())
+        self._last_norm()
         for block in sorted(blocks, key=lambda block: -len(block.home)):
             if next(block.leaves(), None):
                 self._beside(block)
@@ -69,7 +70,6 @@ class Guesser:
                 self._folders(block)
                 self._norms(block)
         self._tables()
-        self._last_norm()
         return {leaf.place: self.found.get(leaf.place, Guess()) for leaf in self.idle}
 
     def _beside(self, block: Block) -> None:
