@@ -33,6 +33,7 @@ from mapper.architecture import (
 from mapper.checkpoint import Adapted, Checkpoint, TensorInfo
 from mapper.emission.caching import ANNOTATIONS
 from mapper.emission.constructors import TORCH_DTYPES
+from mapper.flows import arithmetic
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import parse_expression
 from mapper.operations import OLDEST, VERSION
@@ -139,8 +140,17 @@ def _fact(data: Any) -> Fact:
     said = {"at": at, "source": source, "evidence": evidence}
     known = one_of(said, "evidence", EVIDENCE)
     later = data[5] if len(data) > 5 and isinstance(data[5], list) else []  # older documents have no sixth
-    same = tuple(map(dotted, later[: limits.LAYERS]))
+    same = tuple(map(_same, later[: limits.LAYERS]))
     return Fact(dotted(name), value_of(value), text(said, "at"), known, text(said, "source"), same_as=same)
+
+
+def _same(value: Any) -> str:
+    """The name of another fact, or arithmetic over facts."""
+    try:
+        is_name = isinstance(arithmetic.parse(str(value)), (ast.Name, ast.Attribute))
+    except ValueError:
+        is_name = True
+    return dotted(value) if is_name or not isinstance(value, str) else value
 
 
 def _flow(name: str, data: Any) -> FlowRule:
