@@ -56,7 +56,7 @@ def _wrapped(leaves: Sequence[Leaf]) -> _Wrapped | None:
     """The one folder at the top that holds all lists of layers and what stands before them, and what is beside it."""
     tops: dict[object, list[Leaf]] = {}
     for leaf in leaves:
-        tops.setdefault(leaf.place[0], []).append(leaf)
+        tops.setdefault(leaf.place[0] if leaf.place else "", []).append(leaf)
     deep = [top for top, own in tops.items() if not all(map(is_outside, own))]
     if len(deep) != 1 or len(tops) == 1:
         return None

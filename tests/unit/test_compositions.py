@@ -28,7 +28,7 @@ PIECES = {
     "root/funnel+base": ["decoder(states=encoder(states=embeddings()))"],
     "root/encoded_maps+object_queries+detection": [
         "reference_points",
-        "feed_forward(x) + inverse_sigmoid(boxes)",
+        "feed_forward(found) + inverse_sigmoid(boxes)",
         "pred_boxes=offsets.sigmoid()",
     ],
     "embedding/patches+class_token+table+register_tokens+image": [

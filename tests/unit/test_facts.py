@@ -18,6 +18,7 @@ from mapper.inference.facts import Facts
 from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
 from mapper.rulebook.examples import header
+from mapper.rulebook.fact_tables import FirstOf
 from mapper.rulebook.facts import ConfigVocabulary, FactRule, FactTable, TowerConfig, read_fact
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored
@@ -25,7 +26,7 @@ from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.values import checked
 
 VOCABULARY = ConfigVocabulary(
-    facts={},
+    facts=FirstOf(),
     towers={"text": TowerConfig(("text_config",)), "vision": TowerConfig(("vision_config",))},
     tasks={},
     headless=None,

@@ -8,6 +8,7 @@ import pytest
 
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.emission import emit
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -69,7 +70,8 @@ def test_a_masked_autoencoder_may_do_without_a_class_token() -> None:
     }
     made = of(shapes, {"pooling": None}, mask_ratio=0.5)
     assert made.missing == []
-    assert "embedding/patches+table+image_kept" in [block.flow for block in made.root.blocks()]
+    assert "embedding/patches+table+image" in [block.flow for block in made.root.blocks()]
+    assert "keep_some(" in emit(made)
 
 
 def test_a_bias_of_a_head_for_classes_is_no_embedding() -> None:
