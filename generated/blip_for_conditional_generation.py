@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 13702f5a7194.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 2abf7111cf6a.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -422,4 +422,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: bf36d1520cb2b22b
+# sha256 of all above: 87a12525224632b0

@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 13702f5a7194.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 2abf7111cf6a.
 
 Reading: unverified. The names and shapes fit, but nobody has vouched for this architecture: compare before
 you rely on it.
@@ -230,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: bf8ba1dde0095b52
+# sha256 of all above: b9b1b1ee7fe06add
