@@ -292,20 +292,10 @@ DAMAGE: dict[str, tuple[Tensors, dict[str, Any], str]] = {
         {},
         "no record of a weight in 4 bits",
     ),
-    "more numbers than bytes": (
-        damaged(blocks_of_four((32, 32), 0), **record('{"blocksize": 64, "shape": [32, 64]}')),
-        {},
-        r"has not the bytes of \[32, 64\] numbers",
-    ),
-    "blocks without scales": (
-        damaged(blocks_of_four((32, 32), 0), **record('{"blocksize": 32, "shape": [32, 32]}')),
-        {},
-        "16 scales for 1024 numbers in blocks of 32",
-    ),
-    "a table of other size": (
-        damaged(blocks_of_four((32, 32), 0), **{"weight.quant_map": torch.ones(8)}),
-        {},
-        "8 numbers, and 4 bits name 16",
+    "a weight that is there plainly, too": (
+        damaged(gptq((32, 32), 0), weight=torch.ones(32, 32)),
+        says("gptq", bits=4),
+        "'a.weight' is there twice: plain, and as 'a.qweight'",
     ),
 }
 
@@ -350,3 +340,63 @@ def test_maps_that_are_stored_the_other_way_round_than_by_their_library_are_read
     other, ids = mapper.build(stored(tmp_path / "plain", whole, config)), torch.tensor([[1, 2, 3]])
     found, expected = (model(input_ids=ids).last_hidden_state for model in (one, other))
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+MISFITS: dict[str, tuple[Quantised, dict[str, Any], dict[str, torch.Tensor]]] = {
+    "GPTQ: scales of no group": (gptq((32, 32), 0), says("gptq", bits=4), {"scales": torch.ones(0, 32)}),
+    "GPTQ: zeros that are no integers": (gptq((32, 32), 0), says("gptq", bits=4), {"qzeros": torch.ones(2, 4)}),
+    "GPTQ: groups that are no integers": (gptq((32, 32), 0), says("gptq", bits=4), {"g_idx": torch.full((32,), torch.nan)}),
+    "GPTQ: a part of an integer is left": (gptq((32, 32), 0), says("gptq", bits=3), {}),
+    "AWQ: zeros without axes": (awq((32, 32), 0), says("awq", bits=4), {"qzeros": torch.tensor(1, dtype=torch.int32)}),
+    "AWQ: scales of no group": (awq((32, 32), 0), says("awq", bits=4), {"scales": torch.ones(0, 32)}),
+    "AWQ: zeros that are no integers": (awq((32, 32), 0), says("awq", bits=4), {"qzeros": torch.ones(2, 4)}),
+    "compressed-tensors: scales of other rows": (compressed((1, 32), 0, False), PACKED, {"weight_scale": torch.ones(4096, 2)}),
+    "compressed-tensors: a scale without axes": (compressed((32, 32), 0), PACKED, {"weight_scale": torch.tensor(1.0)}),
+    "compressed-tensors: a shape without axes": (compressed((32, 32), 0), PACKED, {"weight_shape": torch.tensor(1)}),
+    "compressed-tensors: zeros as they are": (
+        compressed((32, 32), 0), PACKED, {"weight_zero_point": torch.zeros(32, 2, dtype=torch.int8)},
+    ),
+    "compressed-tensors: bits that are a list": (
+        compressed((32, 32), 0),
+        says("compressed-tensors", format="pack-quantized", config_groups={"0": {"weights": {"num_bits": [4], "type": "int"}}}),
+        {},
+    ),
+    "MLX: a part of an integer is left": (mlx((32, 32), 0), {"quantization": {"bits": 3, "group_size": 16}}, {}),
+    "MLX: a module of its own": (mlx((32, 32), 0), {"quantization": {"bits": 4, "group_size": 16, "a": {"bits": 8, "group_size": 16}}}, {}),
+    "bitsandbytes: scales of other rows": (rows_of_eight((32, 32), 0), {}, {"SCB": torch.ones(4)}),
+    "bitsandbytes: a form for each row": (rows_of_eight((32, 32), 0), {}, {"weight_format": torch.zeros(3, dtype=torch.uint8)}),
+    "bitsandbytes: a record of floats": (
+        blocks_of_four((32, 32), 0), {}, {"weight.quant_state.bitsandbytes__nf4": torch.ones(60)},
+    ),
+    "bitsandbytes: more numbers than bytes": (
+        blocks_of_four((32, 32), 0), {}, record('{"blocksize": 64, "shape": [32, 64]}'),
+    ),
+    "bitsandbytes: blocks without scales": (
+        blocks_of_four((32, 32), 0), {}, record('{"blocksize": 32, "shape": [32, 32]}'),
+    ),
+    "bitsandbytes: a table of other size": (blocks_of_four((32, 32), 0), {}, {"weight.quant_map": torch.ones(8)}),
+    "bitsandbytes: scales that are looked up in one": (
+        blocks_of_four((32, 32), 0, nested=True), {}, {"weight.nested_quant_map": torch.ones(1)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_types_and_shapes_that_do_not_agree_are_left(case: str, tmp_path: Path) -> None:
+    made, config, other = MISFITS[case]
+    folder = stored(tmp_path / "x", damaged(made, **other), config)
+    checkpoint = open_source(folder, purpose="weights")
+    assert plain(checkpoint, FIELDS) is checkpoint
+    with pytest.raises(MapperError):
+        mapper.build(folder)
+
+
+def test_one_row_and_modules_with_bits_of_their_own(tmp_path: Path) -> None:
+    one, other = gptq((8, 32), 0), mlx((8, 32), 1)
+    folder = stored(tmp_path / "x", damaged(one), says("gptq", bits=4))
+    found = read(plain(open_source(folder, purpose="weights"), FIELDS))
+    assert torch.allclose(found["a.weight"].float(), one.weight, rtol=1e-2, atol=1e-2)
+    config = {"quantization": {"bits": 8, "group_size": 64, "a": {"bits": 4, "group_size": GROUP}}}
+    folder = stored(tmp_path / "y", damaged(other), config)
+    found = read(plain(open_source(folder, purpose="weights"), FIELDS))
+    assert torch.allclose(found["a.weight"].float(), other.weight, rtol=1e-2, atol=1e-2)

@@ -14,11 +14,12 @@ import mapper
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.sources import open_source
+from mapper.sources.quantised.part import CONFIG as FIELD
 from mapper.sources.quantised.plain import plain
-from mapper.sources.quantised.scaled import QUANTISATION, product
+from mapper.sources.quantised.scaled import product
 from tests.unit.test_source_gguf import CONFIG, llama
 
-FIELDS = (QUANTISATION, "compression_config", "quantization")  # as the rules have them
+FIELDS = (FIELD, "compression_config", "quantization")  # as the rules have them
 
 
 def packed(weight: torch.Tensor, block: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,18 +6,19 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FormatError, shorten
 from mapper.sources.documents import parse
 from mapper.sources.quantised.bits import unsigned
-from mapper.sources.quantised.part import Part, of_same
+from mapper.sources.quantised.part import FLOATS, Part, fit, of_same
 
 if TYPE_CHECKING:
     import torch
 
 LARGEST = 127  # of a number of 8 bits: what the scale of a row stands for
 STATE = ".quant_state.bitsandbytes__"
-NUMBERS = 16  # that 4 bits name
+NUMBERS, CODES = 16, 256  # that 4 and 8 bits name
+BYTE = "U8"
 _STATE_BYTES = 4_096  # of a record of a few numbers
 _BITS = 4
 
@@ -29,8 +30,9 @@ def eight_bits(checkpoint: Checkpoint) -> Iterator[Part]:
         scale = of_same(checkpoint, stem, ("SCB",)) if name.endswith("weight") else None
         if info.dtype != "I8" or len(info.shape) != 2 or scale is None:
             continue
-        if checkpoint.tensors[scale[0]].shape == info.shape[:1]:
-            form = of_same(checkpoint, stem, ("weight_format",)) or ()
+        form = of_same(checkpoint, stem, ("weight_format",)) or ()
+        is_one = all(checkpoint.tensors[each].size == 1 for each in form)
+        if is_one and fit(checkpoint, (scale[0], FLOATS, info.shape[:1])):
             how = "weights of 8 bits (bitsandbytes) are multiplied by their scales"
             yield Part(name, info.shape, (name, *scale), _of_rows, how, form)
 
@@ -52,27 +54,35 @@ class _State(NamedTuple):
 
 def four_bits(checkpoint: Checkpoint) -> Iterator[Part]:
     """Bytes of two numbers each, the high bits first; their shape is in a record, so that the file itself must be at hand."""
-    records = [name for name in checkpoint.tensors if STATE in name]
+    records = [name for name, info in checkpoint.tensors.items() if STATE in name and _is_record(info)]
     if not records or checkpoint.read is None:
-        return
-    if any(checkpoint.tensors[name].bytes > _STATE_BYTES for name in records):
         return
     texts = checkpoint.read(records)
     for record in records:
         name = record.partition(STATE)[0]
-        words = ("", ".absmax", ".quant_map")
-        stored = of_same(checkpoint, name, words)
-        state = _state(record, bytes(texts[record].flatten().tolist()))
-        nested = of_same(checkpoint, name, (".nested_absmax", ".nested_quant_map")) or ()
-        if stored is None or bool(nested) != bool(state.nested):
-            continue
-        size = math.prod(state.shape)
-        if checkpoint.tensors[name].dtype != "U8" or checkpoint.tensors[name].size != -(-size // 2):
-            raise FormatError(
-                f"{checkpoint.source}: {shorten(name)} has not the bytes of {list(state.shape)} numbers"
-            )
-        how = "weights of 4 bits (bitsandbytes) are looked up"
-        yield Part(name, state.shape, (*stored, *nested), _of_blocks(state), how, (record,))
+        stored = of_same(checkpoint, name, ("", ".absmax", ".quant_map"))
+        state = _state(record, bytes(texts[record].tolist()))
+        nested = of_same(checkpoint, name, (".nested_absmax", ".nested_quant_map")) if state.nested else ()
+        if stored is not None and nested is not None and _fits(checkpoint, state, stored, nested):
+            how = "weights of 4 bits (bitsandbytes) are looked up"
+            yield Part(name, state.shape, (*stored, *nested), _of_blocks(state), how, (record,))
+
+
+def _is_record(info: TensorInfo) -> bool:
+    return info.dtype == "U8" and len(info.shape) == 1 and info.size <= _STATE_BYTES
+
+
+def _fits(checkpoint: Checkpoint, state: _State, stored: tuple[str, ...], nested: tuple[str, ...]) -> bool:
+    """Whether bytes, scales and tables are as many as the record says."""
+    weight, scale, table = stored
+    size = math.prod(state.shape)
+    scales = -(-size // state.block)
+    expected = [(scale, (BYTE,) if nested else FLOATS, (scales,)), (table, FLOATS, (NUMBERS,))]
+    if nested:
+        outer = (-(-scales // state.nested),)
+        expected += [(nested[0], FLOATS, outer), (nested[1], FLOATS, (CODES,))]
+    found = checkpoint.tensors[weight]
+    return found.dtype == BYTE and found.size == -(-size // 2) and fit(checkpoint, *expected)
 
 
 def _state(record: str, text: bytes) -> _State:
@@ -91,10 +101,6 @@ def _is_size(value: Any) -> bool:
 
 def _of_blocks(state: _State) -> Callable[..., torch.Tensor]:
     def compute(weight: torch.Tensor, scale: torch.Tensor, numbers: torch.Tensor, *more: Any) -> torch.Tensor:
-        if numbers.numel() != NUMBERS:
-            raise FormatError(
-                f"weights of bitsandbytes: {numbers.numel()} numbers, and 4 bits name {NUMBERS}"
-            )
         found = unsigned(weight.flatten(), _BITS).unflatten(0, (-1, 2)).flip(1).flatten()
         size = math.prod(state.shape)
         plain = numbers.float()[found[:size].long()]
@@ -108,8 +114,4 @@ def _of_blocks(state: _State) -> Callable[..., torch.Tensor]:
 
 def _spread(scale: torch.Tensor, block: int, size: int) -> torch.Tensor:
     """The scale of each of `size` numbers, one for each block of them."""
-    if scale.numel() != -(-size // block):
-        raise FormatError(
-            f"weights of bitsandbytes: {scale.numel()} scales for {size} numbers in blocks of {block}"
-        )
-    return scale.flatten().repeat_interleave(block)[:size]
+    return scale.repeat_interleave(block)[:size]

@@ -1,8 +1,8 @@
 """Weights of a few bits, several in each integer, beside the scale and the zero of each group of inputs.
 
 The layouts are those that the libraries write which made them: GPTQ (2210.17323; AutoGPTQ and GPTQModel), AWQ
-(2306.00978; AutoAWQ's GEMM), compressed-tensors' `pack-quantized` and MLX's affine maps. Numbers of bits follow from
-shapes, and must be what the config says.
+(2306.00978; AutoAWQ's GEMM), compressed-tensors' `pack-quantized` and MLX's affine maps. The config says how many bits;
+types and shapes that do not agree with it are left, and so refused by their names.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.sources.quantised.bits import WORD, unsigned
-from mapper.sources.quantised.part import Part, of_same
+from mapper.sources.quantised.part import CONFIG, FLOATS, Part, fit, of_same
 
 if TYPE_CHECKING:
     import torch
 
-CONFIG = "quantization_config"
 MLX = "quantization"
 WORDS = ("I32", "U32")
+INDICES = ("I32", "I64")
 BITS = range(2, 9)
-FIRST_ZERO = {
-    "gptq": 1,
-    "gptq_v2": 0,
-}  # by `checkpoint_format`: what was taken from a zero before it was packed
+# By `checkpoint_format`: what was taken from a zero before it was packed.
+FIRST_ZERO = {"gptq": 1, "gptq_v2": 0}
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where the eight columns of an integer stand in it
 _AWQ_BITS = 4
 
@@ -36,43 +34,43 @@ def _said(checkpoint: Checkpoint, method: str) -> Mapping[str, Any] | None:
     return said if isinstance(said, Mapping) and said.get("quant_method") == method else None
 
 
-def _stems(checkpoint: Checkpoint, word: str) -> Iterator[str]:
-    """What stands before a last word of tensors of packed integers."""
+def _stems(checkpoint: Checkpoint, word: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What stands before a last word of tensors of packed integers, and their shape."""
     for name, info in checkpoint.tensors.items():
-        if name.endswith(word) and info.dtype in WORDS and len(info.shape) == 2:
-            yield name.removesuffix(word)
+        if name.endswith(word) and info.dtype in WORDS and len(info.shape) == 2 and 0 not in info.shape:
+            yield name.removesuffix(word), info.shape
+
+
+def _filled(count: int, bits: int) -> int:
+    """How many numbers of `bits` bits fill so many integers; 0 where they leave a part of the last one."""
+    return 0 if count * WORD % bits else count * WORD // bits
+
+
+def _count(checkpoint: Checkpoint, name: str, axis: int) -> int:
+    """An extent of a tensor of two axes; 0 for another."""
+    shape = checkpoint.tensors[name].shape
+    return shape[axis] if len(shape) == 2 else 0
 
 
 # --------------------------------------------------------------------------------------------------------------- GPTQ
 def by_rows(checkpoint: Checkpoint) -> Iterator[Part]:
     """GPTQ: integers hold inputs one after the other, (inputs * bits / 32, outputs), and zeros of outputs."""
-    said = _said(checkpoint, "gptq")
-    first = FIRST_ZERO.get(str((said or {}).get("checkpoint_format") or "gptq"))
-    if said is None or first is None:
+    said = _said(checkpoint, "gptq") or {}
+    first, bits = FIRST_ZERO.get(str(said.get("checkpoint_format") or "gptq")), said.get("bits")
+    if first is None or type(bits) is not int or bits not in BITS:
         return
-    for stem in _stems(checkpoint, "qweight"):
+    for stem, (rows, outputs) in _stems(checkpoint, "qweight"):
         stored = of_same(checkpoint, stem, ("qweight", "qzeros", "scales"))
-        groups = of_same(checkpoint, stem, ("g_idx",)) or ()
         if stored is None:
             continue
-        rows, outputs = checkpoint.tensors[stored[0]].shape
-        bits = _bits(checkpoint, stored, outputs)
-        if bits is None or bits != said.get("bits"):
+        inputs, count = _filled(rows, bits), _count(checkpoint, stored[2], 0)
+        order = of_same(checkpoint, stem, ("g_idx",)) or ()
+        if not inputs or not count or _filled(_count(checkpoint, stored[1], 1), bits) != outputs:
             continue
-        inputs = rows * WORD // bits
-        if groups and checkpoint.tensors[groups[0]].shape != (inputs,):
-            continue
-        how = f"weights of {bits} bits (GPTQ) are unpacked"
-        yield Part(stem + "weight", (outputs, inputs), (*stored, *groups), _of_rows(bits, first), how)
-
-
-def _bits(checkpoint: Checkpoint, stored: tuple[str, ...], outputs: int) -> int | None:
-    """Bits of a number, by how many integers hold the zeros of all outputs; None where shapes do not agree."""
-    zeros, scales = (checkpoint.tensors[name].shape for name in stored[1:3])
-    if len(zeros) != 2 or scales != (zeros[0], outputs) or not outputs:
-        return None
-    bits, rest = divmod(zeros[1] * WORD, outputs)
-    return bits if not rest and bits in BITS else None
+        expected = (stored[1], WORDS, (count, outputs * bits // WORD)), (stored[2], FLOATS, (count, outputs))
+        if fit(checkpoint, *expected, *((name, INDICES, (inputs,)) for name in order)):
+            how = f"weights of {bits} bits (GPTQ) are unpacked"
+            yield Part(stem + "weight", (outputs, inputs), (*stored, *order), _of_rows(bits, first), how)
 
 
 def _of_rows(bits: int, first: int) -> Callable[..., torch.Tensor]:
@@ -106,16 +104,15 @@ def by_columns(checkpoint: Checkpoint) -> Iterator[Part]:
     said = _said(checkpoint, "awq")
     if said is None or str(said.get("version") or "gemm").lower() != "gemm" or said.get("bits") != _AWQ_BITS:
         return
-    for stem in _stems(checkpoint, "qweight"):
+    for stem, (inputs, columns) in _stems(checkpoint, "qweight"):
         stored = of_same(checkpoint, stem, ("qweight", "qzeros", "scales"))
-        if stored is None:
+        count = _count(checkpoint, stored[2], 0) if stored else 0
+        if stored is None or not count or inputs % count:
             continue
-        weight, zeros, scales = (checkpoint.tensors[name].shape for name in stored)
-        outputs = weight[1] * WORD // _AWQ_BITS
-        if scales != (zeros[0], outputs) or zeros != (scales[0], weight[1]) or weight[0] % scales[0]:
-            continue
-        how = f"weights of {_AWQ_BITS} bits (AWQ) are unpacked"
-        yield Part(stem + "weight", (outputs, weight[0]), stored, _of_columns, how)
+        outputs = _filled(columns, _AWQ_BITS)
+        if fit(checkpoint, (stored[1], WORDS, (count, columns)), (stored[2], FLOATS, (count, outputs))):
+            how = f"weights of {_AWQ_BITS} bits (AWQ) are unpacked"
+            yield Part(stem + "weight", (outputs, inputs), stored, _of_columns, how)
 
 
 def _of_columns(qweight: torch.Tensor, qzeros: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
@@ -129,20 +126,23 @@ def _of_columns(qweight: torch.Tensor, qzeros: torch.Tensor, scales: torch.Tenso
 
 # ------------------------------------------------------------------------------------------------- compressed-tensors
 def compressed(checkpoint: Checkpoint) -> Iterator[Part]:
-    """compressed-tensors: integers hold inputs one after the other, (outputs, inputs * bits / 32), each number plus half of all."""
+    """compressed-tensors: integers hold inputs one after the other, (outputs, inputs * bits / 32), each plus half of all numbers."""
     said = _said(checkpoint, "compressed-tensors")
     bits = None if said is None or said.get("format") != "pack-quantized" else _bits_of_all(said)
     if bits is None:
         return
-    for stem in _stems(checkpoint, "weight_packed"):
+    for stem, (rows, columns) in _stems(checkpoint, "weight_packed"):
         stored = of_same(checkpoint, stem, ("weight_packed", "weight_scale", "weight_shape"))
         if stored is None or stem + "weight_g_idx" in checkpoint.tensors:  # inputs in another order
             continue
         zeros = of_same(checkpoint, stem, ("weight_zero_point",)) or ()
-        rows, columns = checkpoint.tensors[stored[0]].shape
-        shape = rows, columns * (WORD // bits)
-        how = f"weights of {bits} bits (compressed-tensors) are unpacked"
-        yield Part(stem + "weight", shape, (*stored, *zeros), _of_outputs(bits, shape), how)
+        shape, scale = (rows, _filled(columns, bits)), checkpoint.tensors[stored[1]].shape
+        count = scale[1] if len(scale) == 2 else 1
+        expected = [(stored[1], FLOATS, (1,) if scale == (1,) else (rows, count)), (stored[2], INDICES, (2,))]
+        expected += [(name, WORDS, (-(-rows * bits // WORD), count)) for name in zeros]
+        if count and not shape[1] % count and fit(checkpoint, *expected):
+            how = f"weights of {bits} bits (compressed-tensors) are unpacked"
+            yield Part(stem + "weight", shape, (*stored, *zeros), _of_outputs(bits, shape), how)
 
 
 def _bits_of_all(said: Mapping[str, Any]) -> int | None:
@@ -150,12 +150,12 @@ def _bits_of_all(said: Mapping[str, Any]) -> int | None:
     groups = said.get("config_groups")
     listed = groups.values() if isinstance(groups, Mapping) else ()
     weights = [group.get("weights") if isinstance(group, Mapping) else None for group in listed]
-    found = {
+    found = [
         each.get("num_bits") if isinstance(each, Mapping) and each.get("type") == "int" else None
         for each in weights
-    }
-    bits = found.pop() if len(found) == 1 else None
-    return bits if bits in (4, 8) else None
+    ]
+    bits = found[0] if found and all(each == found[0] for each in found) else None
+    return bits if type(bits) is int and bits in (4, 8) else None
 
 
 def _of_outputs(bits: int, shape: tuple[int, int]) -> Callable[..., torch.Tensor]:
@@ -180,21 +180,32 @@ def _of_outputs(bits: int, shape: tuple[int, int]) -> Callable[..., torch.Tensor
 def with_offsets(checkpoint: Checkpoint) -> Iterator[Part]:
     """MLX: integers hold inputs one after the other, (..., outputs, inputs * bits / 32); a number times its scale, plus its offset."""
     said = (checkpoint.config or {}).get(MLX)
-    if not isinstance(said, Mapping) or said.get("mode", "affine") != "affine":
-        return
-    bits, size = said.get("bits"), said.get("group_size")
-    if type(bits) is not int or bits not in BITS or type(size) is not int or size < 1:
+    if not isinstance(said, Mapping):
         return
     for name, info in checkpoint.tensors.items():
         stem = name.removesuffix("weight")
-        stored = of_same(checkpoint, stem, ("weight", "scales", "biases"))
-        if stored is None or not name.endswith("weight") or info.dtype != "U32" or len(info.shape) < 2:
+        stored = (
+            of_same(checkpoint, stem, ("weight", "scales", "biases")) if name.endswith("weight") else None
+        )
+        if stored is None or info.dtype != "U32" or len(info.shape) < 2:
             continue
-        shape = *info.shape[:-1], info.shape[-1] * WORD // bits
-        grouped = *info.shape[:-1], shape[-1] // size
-        if any(checkpoint.tensors[each].shape != grouped for each in stored[1:]) or shape[-1] % size:
+        bits, size = _of_module(said, stem.rstrip("."))
+        inputs = _filled(info.shape[-1], bits) if bits else 0
+        if not inputs or inputs % size:
             continue
-        yield Part(name, shape, stored, _of_offsets(bits, size), f"weights of {bits} bits (MLX) are unpacked")
+        grouped = *info.shape[:-1], inputs // size
+        if fit(checkpoint, *((each, FLOATS, grouped) for each in stored[1:])):
+            how = f"weights of {bits} bits (MLX) are unpacked"
+            yield Part(name, (*info.shape[:-1], inputs), stored, _of_offsets(bits, size), how)
+
+
+def _of_module(said: Mapping[str, Any], name: str) -> tuple[int, int]:
+    """Bits and size of a group of one module: its own where the config has them; (0, 0) where they are none that is read."""
+    own = said.get(name)
+    own = own if isinstance(own, Mapping) else said
+    bits, size = own.get("bits"), own.get("group_size")
+    is_good = type(bits) is int and bits in BITS and type(size) is int and size > 0
+    return (bits, size) if is_good and own.get("mode", "affine") == "affine" else (0, 0)  # type: ignore[return-value]
 
 
 def _of_offsets(bits: int, size: int) -> Callable[..., torch.Tensor]:

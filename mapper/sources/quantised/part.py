@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from mapper.checkpoint import Checkpoint
 
+CONFIG = "quantization_config"  # the field of a config that says how weights are stored
+FLOATS = ("F16", "BF16", "F32")  # of scales
+
 
 class Part(NamedTuple):
     """What stands for one plain weight."""
@@ -26,3 +29,11 @@ def of_same(checkpoint: Checkpoint, stem: str, words: tuple[str, ...]) -> tuple[
     """The tensors of a module by their last words, or None where one of them is not there."""
     names = tuple(stem + word for word in words)
     return names if all(name in checkpoint.tensors for name in names) else None
+
+
+def fit(checkpoint: Checkpoint, *expected: tuple[str, tuple[str, ...], tuple[int, ...]]) -> bool:
+    """Whether tensors have one of the types and the shape that are expected of each: nothing else is computed with."""
+    return all(
+        checkpoint.tensors[name].dtype in dtypes and checkpoint.tensors[name].shape == shape
+        for name, dtypes, shape in expected
+    )

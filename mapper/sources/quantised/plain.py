@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
-from mapper.errors import listed
+from mapper.errors import FormatError, listed, shorten
 from mapper.sources.quantised.bitsandbytes import eight_bits, four_bits
 from mapper.sources.quantised.packed import by_columns, by_rows, compressed, with_offsets
 from mapper.sources.quantised.part import Part
@@ -29,6 +29,7 @@ def plain(checkpoint: Checkpoint, fields: Collection[str]) -> Checkpoint:
     parts = {part.name: part for find in _FORMATS for part in find(checkpoint)}
     if not parts:
         return checkpoint
+    _refuse_both(checkpoint, parts)
     rounded = [name for name in checkpoint.tensors if name.rpartition(".")[2] in INPUTS]
     gone = {name for part in parts.values() for name in (*part.stored, *part.beside)} | set(rounded)
     dtype = _usual(checkpoint, gone)
@@ -43,7 +44,18 @@ def plain(checkpoint: Checkpoint, fields: Collection[str]) -> Checkpoint:
     found = replace(checkpoint, tensors=tensors, notes=notes, config=config, packed=packed)
     if checkpoint.read is not None:
         found.read = lambda names: _read(checkpoint, parts, dtype, names)
+    found.where = lambda name: None if name in parts else checkpoint.where(name)
+    found.rows = lambda name: [] if name in parts else checkpoint.rows(name)
     return found
+
+
+def _refuse_both(checkpoint: Checkpoint, parts: dict[str, Part]) -> None:
+    """Raises FormatError where a plain weight stands beside what another is computed from: which one is meant nothing says."""
+    for name, part in parts.items():
+        if name in checkpoint.tensors and name not in part.stored:
+            raise FormatError(
+                f"{checkpoint.source}: {shorten(name)} is there twice: plain, and as {shorten(part.stored[0])}"
+            )
 
 
 def _tensors(

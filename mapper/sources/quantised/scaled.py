@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, shorten
-from mapper.sources.quantised.part import Part
+from mapper.sources.quantised.part import CONFIG, Part
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,6 @@ SCALES = ("_scale_inv", "_scale")  # after a weight's name; the first is a facto
 ZERO = "_zero_point"
 INPUTS = ("input_scale", "activation_scale")  # of what a map is given: rounding that plain maps leave out
 BLOCK = 128  # rows and columns, where the config does not say
-QUANTISATION = "quantization_config"
 
 
 def scaled(checkpoint: Checkpoint) -> Iterator[Part]:
@@ -59,7 +58,7 @@ def _block(checkpoint: Checkpoint, name: str, scale: str) -> tuple[int, ...]:
 
 def _said(config: dict[str, Any] | None) -> tuple[int, int] | None:
     """The block's extents as the config has them."""
-    said = (config or {}).get(QUANTISATION)
+    said = (config or {}).get(CONFIG)
     block = said.get("weight_block_size") if isinstance(said, dict) else None
     good = (
         isinstance(block, list) and len(block) == 2 and all(type(size) is int and size > 0 for size in block)
