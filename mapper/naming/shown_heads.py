@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mapper.architecture import Leaf
+from mapper.architecture import NORMS, Leaf
 from mapper.naming.leaf_groups import BlockPath, Shown, is_outside, sides_of, weight_of, with_role
 from mapper.words import parts
 
@@ -74,12 +74,18 @@ def _is_entry(leaf: Leaf) -> bool:
 
 
 def _widths(model: Iterable[Leaf]) -> set[int]:
-    """How wide what a module of a model gives may be."""
-    return {weight_of(leaf)[0] for leaf in model if weight_of(leaf)}
+    """How wide what a model gives may be: as its norms, or what a pooler or projection makes of it; without norms any."""
+    leaves = [leaf for leaf in model if weight_of(leaf)]
+    ends = [leaf for leaf in leaves if leaf.kind in NORMS or (is_outside(leaf) and leaf.kind == "Linear")]
+    has_norms = any(leaf.kind in NORMS for leaf in leaves)
+    return {weight_of(leaf)[0] for leaf in (ends if has_norms else leaves)}
 
 
 def _in_order(maps: Sequence[Leaf], widths: set[int]) -> Sequence[Leaf]:
-    """One map that reads what a model gives, or two one after the other, where their sizes allow one order alone."""
+    """One map that reads what a model gives, or two one after the other, where sizes or numbers allow that alone.
+
+    Where the second could read the model, too, they may be two heads: but for elements of one list.
+    """
     if len(maps) == 1:
         return maps if sides_of(maps[0])[1] in widths else ()
     if len(maps) != 2:
@@ -87,7 +93,9 @@ def _in_order(maps: Sequence[Leaf], widths: set[int]) -> Sequence[Leaf]:
     ways = [
         (one, two)
         for one, two in (maps, maps[::-1])
-        if sides_of(one)[1] in widths and sides_of(two)[1] == sides_of(one)[0]
+        if sides_of(one)[1] in widths
+        and sides_of(two)[1] == sides_of(one)[0]
+        and (sides_of(two)[1] not in widths or _are_in_turn(one, two))
     ]
     return ways[0] if len(ways) == 1 else ()
 
@@ -109,6 +117,11 @@ def _stand_between(norms: Sequence[Leaf], order: Sequence[Leaf]) -> bool:
         and norm.place[:-1] == first.place[:-1] != ()
         and _number(norm) == _number(first) + 1
     )
+
+
+def _are_in_turn(one: Leaf, two: Leaf) -> bool:
+    """Whether two stand in one list, the second behind the first."""
+    return one.place[:-1] == two.place[:-1] != () and -1 < _number(one) < _number(two)
 
 
 def _number(leaf: Leaf) -> int:
