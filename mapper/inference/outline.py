@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from mapper._dataclass import dataclass
-from mapper.architecture import Leaf
+from mapper.architecture import Leaf, Place
 from mapper.inference.asking import Asked
 from mapper.inference.case import Case, Doubts
 from mapper.inference.chains.elements import unfolded
@@ -65,26 +65,25 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
     return outline
 
 
-def _unnamed(case: Case, named: Sequence[Leaf], shown: Sequence[Leaf]) -> list[str]:
+def _unnamed(case: Case, named: Sequence[Leaf], shown: Sequence[Leaf], read: Container[Place]) -> list[str]:
     """A line for each module that shapes alone give a role, though a family vouches for the type: all its names are known."""
     if not case.families.are_vouched_for:
         return []
     return [
         f"{leaf.place} is read as {leaf.role} ({leaf.why}), and no rule names it"
         for leaf, before in zip(shown, named, strict=True)
-        if leaf.role != before.role
+        if leaf.role != before.role and leaf.place in read
     ]
 
 
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
     leaves = case.chain.leaves() if case.chain else resolve(case.tree, vocabulary, apart)
-    if case.chain is None:
-        named, leaves = leaves, with_shown_roles(leaves, vocabulary)
-        doubts.findings += _unnamed(case, named, leaves)
-    leaves = with_taken_roles(leaves, case.taken)
+    shown = leaves if case.chain else with_shown_roles(leaves, vocabulary)
+    named, leaves = leaves, with_taken_roles(shown, case.taken)
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]
+    doubts.findings += _unnamed(case, named, shown, {leaf.place for leaf in read})
     root = scopes(build_blocks(read, vocabulary))
     facts = known_facts(case, root, vocabulary)
     doubts.notes += [f"{item.source}: {item.note}" for item in facts.hints.given if item.note]
