@@ -1,7 +1,6 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 2abf7111cf6a.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules a5daf6e47405.
 
-Reading: unverified. The names and shapes fit, but nobody has vouched for this architecture: compare before
-you rely on it.
+Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 No dropout is written: training mode computes the same; `mapper generate --train` writes it.
@@ -230,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b9b1b1ee7fe06add
+# sha256 of all above: 057f155f138cb511

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 2abf7111cf6a.
+"""kyutai/mimi: written by mapper 0.1.0, rules a5daf6e47405.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -497,4 +497,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b88919ccfee6a1ec
+# sha256 of all above: 74bb525ba30be72a

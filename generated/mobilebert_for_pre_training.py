@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 2abf7111cf6a.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules a5daf6e47405.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -333,4 +333,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 89312431d86cccd3
+# sha256 of all above: 584daba63a63406e
