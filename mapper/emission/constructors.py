@@ -23,8 +23,7 @@ from mapper.naming.members import DOWN, LENGTHS, UPDATED, matrix_of, misfit, odd
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}
-# extents of the matrix of a usual module
-_RANKS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 4, "Conv3d": 5}
+_RANKS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 4, "Conv3d": 5}  # extents of a usual matrix
 _OPTIONAL = frozenset({"bias"})
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _SCALES = tuple(map(frozenset, ({"weight"}, {"gamma"}, {"scale"}, {"g"})))
