@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from mapper._api import build, export, generate, inspect, verify
     from mapper._cached import CachedModel, cached_models
-    from mapper._implementations import compare
     from mapper._version import __version__
+    from mapper.comparing.implementations import compare
     from mapper.errors import (
         ArchitectureError,
         DifferenceError,
@@ -102,7 +102,7 @@ _HOMES = {
     "inspect": "mapper._api",
     "generate": "mapper._api",
     "build": "mapper._api",
-    "compare": "mapper._implementations",
+    "compare": "mapper.comparing.implementations",
     "export": "mapper._api",
     "CachedModel": "mapper._cached",
     "cached_models": "mapper._cached",

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from mapper._comparison import Verification
     from mapper.architecture import Architecture
     from mapper.checkpoint import Checkpoint
+    from mapper.comparing.verification import Verification
     from mapper.graphs.export.exporting import Exported
     from mapper.report import Report
     from mapper.rulebook.rulebook import Rulebook
@@ -307,7 +307,7 @@ def build(
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
     """
     from mapper._dtype import dtype_word
-    from mapper._written import check_out
+    from mapper.outputs.written import check_out
 
     if isinstance(dtype, str):
         dtype_word(dtype)
@@ -388,7 +388,7 @@ def verify(
     )
     refuse_what_cannot_run(architecture, file is None)
     text = emit(architecture) if file is None else None
-    from mapper._verify import verified  # torch
+    from mapper.comparing.verify import verified  # torch
 
     return verified(architecture, file, text, against, tolerance)
 

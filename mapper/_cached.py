@@ -243,7 +243,7 @@ class _Memory:
             self._new[key] = found
 
     def keep(self) -> None:
-        from mapper._files import write_text
+        from mapper.outputs.files import write_text
 
         if self._new == self._old:
             return

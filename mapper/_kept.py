@@ -27,7 +27,7 @@ def check_weights(architecture: Architecture) -> None:
 
 def check_kept(architecture: Architecture, out: str | Path, overwrite: bool, dtype: Any = None) -> None:
     """Raises MapperError where a model cannot be saved, or not there."""
-    from mapper._written import check_out
+    from mapper.outputs.written import check_out
 
     check_weights(architecture)
     check_out(out, overwrite, kept_config(architecture, dtype))
@@ -61,8 +61,8 @@ def keep(
 
 def _keep_source(architecture: Architecture, folder: Path) -> None:
     """The source of a graph beside its weights: what is stored of a model is read again by rules, and no rule reads a graph."""
-    from mapper._written import write_source
     from mapper.emission import emit
+    from mapper.outputs.written import write_source
     from mapper.sources.saved import SOURCE
 
     write_source(folder / SOURCE, emit(architecture), overwrite=True)

@@ -78,8 +78,8 @@ def build(
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
     from mapper._api import describe
     from mapper._kept import check_kept, check_weights
-    from mapper._written import check_out
     from mapper.emission.train import told, with_dropout
+    from mapper.outputs.written import check_out
 
     if out:
         check_out(out, overwrite)

@@ -163,8 +163,8 @@ def generate(
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
     from mapper._api import describe
-    from mapper._written import check_place, write_source
     from mapper.emission import emit
+    from mapper.outputs.written import check_place, write_source
 
     place = None if output == "-" else output
     if place is not None:

@@ -16,7 +16,7 @@ def check_places(places: tuple[str | None, ...], *, overwrite: bool) -> None:
     """Raise OverwriteError before anything is read, where a file stands already."""
     files = [str(place) for place in places if place not in (None, "-")]
     if files:
-        from mapper._written import check_place  # only now: nothing else of `inspect` writes
+        from mapper.outputs.written import check_place  # only now: nothing else of `inspect` writes
 
         for file in files:
             check_place(file, None, overwrite=overwrite)
@@ -24,7 +24,7 @@ def check_places(places: tuple[str | None, ...], *, overwrite: bool) -> None:
 
 def write_pictures(wanted: dict[str | None, Drawn], heading: str, *, overwrite: bool) -> None:
     """Write each to its place, "-" being standard output, and say so."""
-    from mapper._files import write_text
+    from mapper.outputs.files import write_text
 
     for place, drawn in wanted.items():
         if place is None:

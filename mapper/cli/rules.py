@@ -158,8 +158,8 @@ def new(
     follow_links: bool,
 ) -> None:
     """Write the first draft of a family file from a checkpoint that no family lists. Guesses are marked."""
-    from mapper._written import check_place, write_source
     from mapper.authoring.draft import draft
+    from mapper.outputs.written import check_place, write_source
 
     if output is not None:
         check_place(output, None, overwrite=overwrite)

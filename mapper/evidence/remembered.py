@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mapper._files import write_text
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MapperError, SourceError
 from mapper.evidence.answering import with_found
 from mapper.evidence.found import Found
 from mapper.inference.hints import FOUND, TELLING
+from mapper.outputs.files import write_text
 from mapper.sources.documents import read_config
 
 SUFFIX = ".facts.json"

@@ -119,7 +119,7 @@ def _place(path: str) -> str:
     """Where what `path` names is: a writer that was killed may have left it beside."""
     if os.path.exists(path):
         return path
-    from mapper._files import standing
+    from mapper.outputs.files import standing
 
     return os.fspath(standing(path))
 

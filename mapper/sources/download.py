@@ -236,7 +236,7 @@ class Download:
         sync_folder(pointer.parent)
 
     def _refer(self) -> None:
-        from mapper._files import write_text
+        from mapper.outputs.files import write_text
 
         place = self.folder / "refs" / self.revision
         with suppress(OSError, UnicodeDecodeError):

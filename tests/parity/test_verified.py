@@ -66,7 +66,7 @@ def test_other_sizes_are_made_up_where_the_usual_ones_are_not_taken(
     monkeypatch.setattr(
         "mapper._trial._sizes", lambda config: {"channels": 3}
     )  # so that 224 pixels are tried
-    monkeypatch.setattr("mapper._verify.OTHER_EXTENTS", ({}, {"height": 30, "width": 30}))
+    monkeypatch.setattr("mapper.comparing.verify.OTHER_EXTENTS", ({}, {"height": 30, "width": 30}))
     assert mapper.verify(tmp_path, against="transformers").equal is True
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import mapper
-from mapper._compare import tensors
+from mapper.comparing.traces import tensors
 from mapper.errors import DifferenceError, HintError, MapperError, MissingSourceError
 from mapper.graphs.export import exporting
 from mapper.graphs.export.chance import settled, ties

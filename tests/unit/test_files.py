@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mapper._files import whole_file, whole_folder, write_text
 from mapper.errors import SourceError
+from mapper.outputs.files import whole_file, whole_folder, write_text
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:

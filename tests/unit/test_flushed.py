@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mapper import _flushed
+from mapper.outputs import flushed
 
 
 def _waits_for(met: Callable[[], bool]) -> None:
@@ -21,9 +21,9 @@ def _waits_for(met: Callable[[], bool]) -> None:
 
 def test_what_was_written_is_flushed_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sizes: list[int] = []
-    monkeypatch.setattr(_flushed, "STEP", 1000)
-    monkeypatch.setattr(_flushed, "_flush", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
-    with _flushed.new_file(tmp_path / "large", buffering=0) as file:
+    monkeypatch.setattr(flushed, "STEP", 1000)
+    monkeypatch.setattr(flushed, "_flush", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    with flushed.new_file(tmp_path / "large", buffering=0) as file:
         file.write(bytes(1500))
         _waits_for(lambda: len(sizes) == 1)
         file.write(bytes(500))  # less than is worth it
@@ -42,15 +42,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(descriptor)
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(_flushed, "STEP", 1000)
-    monkeypatch.setattr(_flushed, "_flush", fail)
+    monkeypatch.setattr(flushed, "STEP", 1000)
+    monkeypatch.setattr(flushed, "_flush", fail)
     return found
 
 
 def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, asked: list[int]):
     with (
         pytest.raises(OSError, match="the disk is gone"),
-        _flushed.new_file(tmp_path / "large", buffering=0) as file,
+        flushed.new_file(tmp_path / "large", buffering=0) as file,
     ):
         file.write(bytes(2000))
         _waits_for(lambda: bool(asked))
@@ -59,7 +59,7 @@ def test_a_part_that_does_not_reach_the_disk_is_an_error(tmp_path: Path, asked: 
 def test_an_error_of_the_writer_is_the_one_that_is_told(tmp_path: Path, asked: list[int]):
     with (
         pytest.raises(ValueError, match="no numbers"),
-        _flushed.new_file(tmp_path / "large", buffering=0) as file,
+        flushed.new_file(tmp_path / "large", buffering=0) as file,
     ):
         file.write(bytes(2000))
         _waits_for(lambda: bool(asked))
@@ -67,5 +67,5 @@ def test_an_error_of_the_writer_is_the_one_that_is_told(tmp_path: Path, asked: l
 
 
 def test_an_error_of_the_writer_comes_through(tmp_path: Path):
-    with pytest.raises(ValueError, match="no numbers"), _flushed.new_file(tmp_path / "none"):
+    with pytest.raises(ValueError, match="no numbers"), flushed.new_file(tmp_path / "none"):
         raise ValueError("no numbers")

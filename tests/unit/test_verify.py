@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 import mapper
 from mapper._build import build_architecture
-from mapper._compare import Difference, Trace, compare, difference, other_steps, tensors, trace
-from mapper._comparison import Verification
 from mapper._compiling import compile_source
 from mapper._trial import input_cases
-from mapper._verify import _check
 from mapper.architecture import Architecture, Fact
+from mapper.comparing.traces import Difference, Trace, compare, difference, other_steps, tensors, trace
+from mapper.comparing.verification import Verification
+from mapper.comparing.verify import _check
 from mapper.emission import emit
 from mapper.errors import MapperError, SourceError
 from mapper.inference import infer

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mapper import _files, _temporary
-from mapper._files import standing, whole_file, whole_folder, write_text
 from mapper.errors import MapperError, OverwriteError
+from mapper.outputs import files, temporary
+from mapper.outputs.files import standing, whole_file, whole_folder, write_text
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def umask() -> Iterator[None]:
 @pytest.fixture(params=["exchanged", "one after the other"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "exchanged":
-        monkeypatch.setattr(_files, "_renameat2", lambda: None)
+        monkeypatch.setattr(files, "_renameat2", lambda: None)
     return str(request.param)
 
 
@@ -199,7 +199,7 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path: Path, way: s
 def test_a_full_disk_leaves_the_old_and_nothing_else(tmp_path: Path) -> None:
     """A limit on the size of files acts as a full disk does: the write fails half way."""
     code = (
-        "import resource, sys; from mapper._files import whole_file, whole_folder\n"
+        "import resource, sys; from mapper.outputs.files import whole_file, whole_folder\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "for way, part in ((whole_file, ''), (whole_folder, 'x')):\n"
         "    try:\n"
@@ -221,7 +221,7 @@ def test_a_failed_second_rename_brings_the_old_folder_back(
 ) -> None:
     put(tmp_path / "out", "old")
     rename, calls = os.rename, iter([True, False])
-    monkeypatch.setattr(_files, "_renameat2", lambda: None)
+    monkeypatch.setattr(files, "_renameat2", lambda: None)
 
     def second_fails(source: Path, target: Path) -> None:
         if next(calls, True):
@@ -238,10 +238,10 @@ def test_a_failed_second_rename_brings_the_old_folder_back(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mapper import _files
-from mapper._files import whole_file, whole_folder
+from mapper.outputs import files
+from mapper.outputs.files import whole_file, whole_folder
 if sys.argv[2] == "between":
-    _files._renameat2 = lambda: None
+    files._renameat2 = lambda: None
     rename = os.rename
     def once(source, target):
         rename(source, target)
@@ -308,7 +308,7 @@ def test_what_a_living_writer_has_is_left_alone(tmp_path: Path) -> None:
 def test_a_lock_keeps_a_writer_whose_number_means_nothing_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_temporary, "_lives", lambda pid, start: False)
+    monkeypatch.setattr(temporary, "_lives", lambda pid, start: False)
     with whole_file(tmp_path / "a") as first:
         first.write_text("first")
         write_text(tmp_path / "a", "second")
@@ -316,9 +316,9 @@ def test_a_lock_keeps_a_writer_whose_number_means_nothing_here(
 
 
 def test_a_number_given_out_again_is_another_process() -> None:
-    start = _temporary._started(os.getpid())
-    assert start and _temporary._lives(os.getpid(), start)
-    assert not _temporary._lives(os.getpid(), start + 1)
+    start = temporary._started(os.getpid())
+    assert start and temporary._lives(os.getpid(), start)
+    assert not temporary._lives(os.getpid(), start + 1)
 
 
 def test_many_writers_of_one_path_leave_one_whole_content(tmp_path: Path, way: str) -> None:

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import mapper
-from mapper._temporary import ASIDE, temporary
 from mapper.errors import FormatError, StructureError, StructureUnavailable, UnsupportedLeaf
+from mapper.outputs.temporary import ASIDE, temporary
 
 
 def test_states_and_aux_come_back(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 
-from mapper._files import place_of, refuse_to_replace
 from mapper.errors import HintError, MapperError, shorten
+from mapper.outputs.files import place_of, refuse_to_replace
 
 SUFFIX = ".onnx"
 DATA = ".data"  # added to the file's name: where weights beside it are

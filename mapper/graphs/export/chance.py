@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mapper._comparison import Inputs
+from mapper.comparing.verification import Inputs
 from mapper.errors import MapperError
 from mapper.graphs.export.sizes import Subject
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from mapper._compare import Trace
-from mapper._comparison import Inputs, Verification, compare_over, run_module
 from mapper._trial import LENGTH, input_cases
+from mapper.comparing.traces import Trace
+from mapper.comparing.verification import Inputs, Verification, compare_over, run_module
 from mapper.errors import MapperError
 from mapper.graphs.export.sizes import ROWS, Subject, extents_of, told_of
 from mapper.graphs.runtime import Runtime, version

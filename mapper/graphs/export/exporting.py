@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from mapper._build import build_architecture, keys_of
-from mapper._compare import tensors as named_tensors
-from mapper._comparison import Verification
-from mapper._files import place_of, whole_file
-from mapper._temporary import PARTIAL, held, remove, temporary
 from mapper.architecture import Architecture
+from mapper.comparing.traces import tensors as named_tensors
+from mapper.comparing.verification import Verification
 from mapper.errors import DifferenceError, HintError, MapperError, listed, shorten
 from mapper.graphs.export.asked import DATA
 from mapper.graphs.export.chance import settled, ties
@@ -38,6 +36,8 @@ from mapper.graphs.export.sizes import (
 )
 from mapper.graphs.export.tracing import Extents, UntracedError, graph_of, traced
 from mapper.graphs.runtime import RunError
+from mapper.outputs.files import place_of, whole_file
+from mapper.outputs.temporary import PARTIAL, held, remove, temporary
 from mapper.weights.modules import states_of
 from mapper.weights.saving.document import tensors_of
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from mapper._kept import kept_config
-from mapper._written import config_text
 from mapper.architecture import Architecture
+from mapper.outputs.written import config_text
 from mapper.sources.saved import METADATA, NAMES_METADATA, digest_of_names
 from mapper.weights.modules import States
 from mapper.weights.saving.document import architecture_of, as_text, document_of

@@ -10,9 +10,9 @@ from types import MappingProxyType
 import torch
 from torch import nn
 
-from mapper._comparison import Inputs, run_module
 from mapper._trial import LENGTH, made_up_of
 from mapper.architecture import Architecture
+from mapper.comparing.verification import Inputs, run_module
 from mapper.errors import HintError, MapperError, listed, shorten
 
 FREE = "free"  # what may be asked for instead of a number: a file that is for one size alone is then refused

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mapper._flushed import new_file
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import MapperError, shorten
+from mapper.outputs.flushed import new_file
 from mapper.weights.saving.headers import LINE
 
 if TYPE_CHECKING:

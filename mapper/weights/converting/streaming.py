@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from mapper import limits
 from mapper._dtype import CASTABLE, dtype_word, with_dtype
-from mapper._files import whole_file, whole_folder
-from mapper._flushed import new_file
 from mapper._progress import Transfer, showing
 from mapper._units import in_bytes
-from mapper._written import (
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
+from mapper.errors import FormatError, MapperError, SourceError, shorten
+from mapper.outputs.files import whole_file, whole_folder
+from mapper.outputs.flushed import new_file
+from mapper.outputs.written import (
     CONFIG,
     INDEX,
     RECORD,
@@ -34,8 +36,6 @@ from mapper._written import (
     digest_of_weights,
     digests,
 )
-from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
-from mapper.errors import FormatError, MapperError, SourceError, shorten
 from mapper.sources import FILE_SUFFIXES, open_source
 from mapper.sources.companions import none
 from mapper.sources.directory import ADAPTER

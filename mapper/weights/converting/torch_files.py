@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mapper._flushed import new_file
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
+from mapper.outputs.flushed import new_file
 from mapper.weights.converting.archives import is_large, padded_record
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mapper._files import whole_file
 from mapper._progress import Transfer, showing
-from mapper._written import check_place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import MapperError, joined, shorten
+from mapper.outputs.files import whole_file
+from mapper.outputs.written import check_place
 from mapper.report.wording import counted
 from mapper.rulebook.libraries import library_namings
 from mapper.sources.gguf import tokenizer_of

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper._api import describe
-from mapper._files import write_text
-from mapper._written import check_place
 from mapper.errors import MapperError, joined, shorten
+from mapper.outputs.files import write_text
+from mapper.outputs.written import check_place
 from mapper.weights.converting.streaming import (
     SAFETENSORS,
     TORCH,

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from mapper._dtype import as_torch
-from mapper._files import standing, whole_file, whole_folder
-from mapper._flushed import new_file
-from mapper._written import CONFIG, Replacing, Saving, carried_before, carry, config_text, digests
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, SourceError, StructureUnavailable, listed, shorten
+from mapper.outputs.files import standing, whole_file, whole_folder
+from mapper.outputs.flushed import new_file
+from mapper.outputs.written import CONFIG, Replacing, Saving, carried_before, carry, config_text, digests
 from mapper.sources import open_source
 from mapper.sources.companions import none
 from mapper.sources.saved import (

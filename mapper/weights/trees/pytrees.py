@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mapper._files import whole_file
 from mapper.errors import FormatError, MissingSourceError, StructureError, UnsupportedLeaf, shorten
+from mapper.outputs.files import whole_file
 from mapper.weights.loading.flat_table import Held
 from mapper.weights.loading.pairing import Plan, Write
 from mapper.weights.loading.writing import write

@@ -13,8 +13,12 @@ from torch import Tensor, nn
 
 from mapper._adapted import merged_weights, updates_a_tie
 from mapper._build import build_architecture, renamed
-from mapper._compare import Difference, Trace, compare, difference, is_masked
-from mapper._comparison import (
+from mapper._compiling import compile_source
+from mapper._progress import without_bars
+from mapper._trial import OTHER_EXTENTS, input_cases
+from mapper.comparing.implementations import compare_sides, side_of, side_of_module
+from mapper.comparing.traces import Difference, Trace, compare, difference, is_masked
+from mapper.comparing.verification import (
     Compared,
     Inputs,
     Traces,
@@ -22,10 +26,6 @@ from mapper._comparison import (
     compare_over,
     run_module,
 )
-from mapper._compiling import compile_source
-from mapper._implementations import compare_sides, side_of, side_of_module
-from mapper._progress import without_bars
-from mapper._trial import OTHER_EXTENTS, input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
 from mapper.naming.members import UPDATED
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mapper import limits
-from mapper._files import OR_OVERWRITE, place_of, put_beside, refuse_to_replace, spare, whole_file
 from mapper.checkpoint import Companions
 from mapper.errors import MapperError, OverwriteError, listed
+from mapper.outputs.files import OR_OVERWRITE, place_of, put_beside, refuse_to_replace, spare, whole_file
 from mapper.sources.companions import copy
 from mapper.sources.documents import parse, read_document
 from mapper.sources.saved import DOCUMENT, FORMAT, SOURCE

@@ -5,33 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from mapper import limits
 from mapper._build import made_of
-from mapper._calls import as_tensors, by_parameters, given_cases, parameters_of
-from mapper._compare import Trace, tensors
-from mapper._comparison import Inputs, Verification, compare_over, run_module
 from mapper._trial import LENGTH, input_cases, made_up_of
+from mapper.comparing.calls import Side, as_tensors, by_parameters, given_cases, parameters_of
+from mapper.comparing.traces import Trace, tensors
+from mapper.comparing.verification import Inputs, Verification, compare_over, run_module
 from mapper.errors import MapperError, listed, shorten
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
     from mapper.graphs.runtime import Declared
-
-
-class Side(NamedTuple):
-    """One of the two: how it is run, and what is known of its inputs."""
-
-    name: str
-    run: Callable[[Inputs], Trace]
-    model: nn.Module | None = None
-    architecture: Architecture | None = None  # of a model that mapper built: it declares the inputs
-    declared: Mapping[str, Declared] | None = None  # of a graph
-    parameters: Sequence[str] = ()  # of a module or a function that takes no others
 
 
 def compare(

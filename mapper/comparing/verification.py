@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mapper import limits
-from mapper._compare import Difference, Trace, compare, other_steps, trace
+from mapper.comparing.traces import Difference, Trace, compare, other_steps, trace
 from mapper.errors import MapperError
 
 STATES = "last_hidden_state"  # what heads are computed from: a reference with a head may keep it to itself

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mapper._comparison import Inputs
+from mapper.comparing.traces import Trace
+from mapper.comparing.verification import Inputs
 from mapper.errors import MapperError, listed, shorten
 
 if TYPE_CHECKING:
-    from mapper._implementations import Side
+    from mapper.architecture import Architecture
     from mapper.graphs.runtime import Declared
 
 FIRST = "the inputs given"
 Shape = Sequence[Any]  # extents, numbers or words; or these and a type of torch
+
+
+class Side(NamedTuple):
+    """One of the two: how it is run, and what is known of its inputs."""
+
+    name: str
+    run: Callable[[Inputs], Trace]
+    model: nn.Module | None = None
+    architecture: Architecture | None = None  # of a model that mapper built: it declares the inputs
+    declared: Mapping[str, Declared] | None = None  # of a graph
+    parameters: Sequence[str] = ()  # of a module or a function that takes no others
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from mapper._temporary import ASIDE, PARTIAL, held, put_aside, remove, remove_leftovers, temporary
 from mapper.errors import MissingSourceError, OverwriteError, SourceError
+from mapper.outputs.temporary import ASIDE, PARTIAL, held, put_aside, remove, remove_leftovers, temporary
 
 # The names in an existing folder, `below/name` in one inside of it, that a new content may drop; None for a folder
 # that must stay as it is.
