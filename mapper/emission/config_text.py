@@ -7,6 +7,7 @@ from mapper.emission.config_class import Sizes
 from mapper.emission.expressions import comment, comment_row, literal
 from mapper.emission.line_breaks import lines
 from mapper.emission.printing import WIDTH
+from mapper.emission.repeated import tuple_text
 
 
 def config_text(sizes: Sizes) -> str:
@@ -22,8 +23,9 @@ def config_text(sizes: Sizes) -> str:
     ]
     for name, fact in used.items():
         if name not in sizes.derived:
-            value = tuple(fact.value) if isinstance(fact.value, list) else fact.value
-            row = lines(f"{name}: {annotation_of(value)} = {literal(value)}", 4)
+            value = fact.value
+            text = tuple_text(value) if isinstance(value, (tuple, list)) else literal(value)
+            row = lines(f"{name}: {annotation_of(value)} = {text}", 4)
             rows += _explained(row, fact)
     for name, text in sizes.derived.items():
         head = f"    def {name}(self) -> {annotation_of(used[name].value)}:"

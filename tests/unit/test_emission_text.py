@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import ast
 import random
+from collections.abc import Iterable
 
 import pytest
 
 from mapper.emission.expressions import comment, comment_row, expression, literal, quoted, split
+from mapper.emission.repeated import tuple_text
 
 NASTY = [
     "plain", "", '"', "'", '"""', "'''", "\\", "\\\\", '\\"', "a\nb", "a\rb", "\t", "\0", "\x07", "é", "日本", "\u2028", "\U0001f600",
@@ -197,3 +199,29 @@ def test_a_comment_on_many_layers_loses_layers_before_the_name_of_the_tensor() -
     assert comment_row("    # config: in_proj.weight [164, 32] = 2 * groups * state_size", 50).endswith(
         "[164, 32] = 2 * ..."
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (["full_attention"] * 28, '("full_attention",) * 28'),
+        (["global", "local"] * 12, '("global", "local") * 12'),
+        ((["sliding"] * 3 + ["full"]) * 4, '(("sliding",) * 3 + ("full",)) * 4'),
+        ((["sliding"] * 5 + ["full"]) * 4 + ["sliding"] * 2, '(("sliding",) * 5 + ("full",)) * 4 + ("sliding",) * 2'),
+        (["one", "two", "three", "four"] * 6, '("one", "two", "three", "four") * 6'),
+        (["full"] * 3 + ["sliding"] * 9, '("full",) * 3 + ("sliding",) * 9'),
+        (range(0, 40, 2), "tuple(range(0, 40, 2))"),
+        (range(24), "tuple(range(24))"),
+        (range(1, 25), "tuple(range(1, 25))"),
+    ],
+)  # fmt: skip
+def test_a_long_tuple_is_written_by_what_comes_again(values: Iterable[object], text: str) -> None:
+    values = tuple(values)
+    assert tuple_text(values) == text
+    assert eval(text) == values
+
+
+def test_a_tuple_without_a_pattern_and_a_short_one_have_their_values() -> None:
+    drawn = tuple(random.Random(1).randrange(100) for _ in range(40))
+    for values in (drawn, (1, 1, 1, 1), tuple(range(8)), (True, *[1] * 30), ("a",)):
+        assert eval(tuple_text(values)) == values
