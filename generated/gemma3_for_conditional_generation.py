@@ -52,42 +52,9 @@ class Config:
     vision_layers: int = 27  # name: vision_tower.vision_model.encoder.layers.*
     vocab_size: int = 262208  # shape: language_model.model.embed_tokens.weight [262208, 2560]
     # default: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
-    layer_types: tuple[str, ...] = (
+    layer_types: tuple[str, ...] = (("sliding_attention",) * 5 + ("full_attention",)) * 5 + (
         "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-    )
+    ) * 4
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
     rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
@@ -535,4 +502,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: df62cdeb553a2928
+# sha256 of all above: f2d2d0ca8d9fab33

@@ -31,32 +31,7 @@ class Config:
     intermediate_size: int = 1152  # shape: layers.{0..23}.mlp.gate_proj.weight [1152, 768]
     vocab_size: int = 262144  # shape: embed_tokens.weight [262144, 768]
     # rule: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
-    layer_types: tuple[str, ...] = (
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-    )
+    layer_types: tuple[str, ...] = (("sliding_attention",) * 5 + ("full_attention",)) * 4
     one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     rotary_base: float = 1000000.0  # config: rope_theta
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
@@ -285,4 +260,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: e079f0e034a2fcda
+# sha256 of all above: 85dc398749dd16d3

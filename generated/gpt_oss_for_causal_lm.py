@@ -36,33 +36,7 @@ class Config:
     gate_slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 201088  # shape: lm_head.weight [201088, 2880]
-    # config: layer_types
-    layer_types: tuple[str, ...] = (
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "full_attention",
-    )
+    layer_types: tuple[str, ...] = ("sliding_attention", "full_attention") * 12  # config: layer_types
     window: int = 128  # config: sliding_window
     rotary_base: int = 150000  # config: rope_theta
     rotary_factor: float = 32.0  # config: rope_scaling.factor
@@ -455,4 +429,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 935b834e8e63e8cd
+# sha256 of all above: e28df04aaa15bbb5

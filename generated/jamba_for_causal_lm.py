@@ -44,7 +44,7 @@ class Config:
     experts_per_token: int = 2  # config: num_experts_per_tok
     vocab_size: int = 65536  # shape: lm_head.weight [65536, 4096]
     # name: model.layers.{0,2,6,8,10,14,16,18,22,24,26,30}
-    feed_forward_layers: tuple[int, ...] = (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+    feed_forward_layers: tuple[int, ...] = tuple(range(0, 32, 2))
     attention_layers: tuple[int, ...] = (4, 12, 20, 28)  # name: model.layers.{4..28..8}
     layers: int = 32  # name: model.layers.*
 
@@ -426,4 +426,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 2461469c5d52f2cd
+# sha256 of all above: d1b980fec25164fa

@@ -51,48 +51,7 @@ class Config:
     # shape and config: language_model.model.embed_tokens.weight [128264, 4096] = vocab_size + ...
     spare: int = 8
     # rule: families/mllama_text.yaml: True where cross_attention.layers says
-    reads_images: tuple[bool, ...] = (
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        True,
-        False,
-    )
+    reads_images: tuple[bool, ...] = ((False,) * 3 + (True,) + (False,)) * 8
     rotary_base: float = 500000.0  # config: text_config.rope_theta
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_low_factor: float = 1.0  # config: text_config.rope_scaling.low_freq_factor
@@ -648,4 +607,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bda72a7073fd1283
+# sha256 of all above: fb9c328c56e03e61

@@ -30,28 +30,7 @@ class Config:
     head_dim: int = 64  # shape and config: model.layers.0.attn.Wo.weight [768, 768] = heads * head_dim
     intermediate_size: int = 1152  # shape: model.layers.0.mlp.Wo.weight [768, 1152]
     # rule: families/modernbert.yaml: index % attention.window_period for each of layers
-    layer_types: tuple[str, ...] = (
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
+    layer_types: tuple[str, ...] = (("full_attention",) + ("sliding_attention",) * 2) * 7 + (
         "full_attention",
     )
     one_sided_window: int = 64  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
@@ -288,4 +267,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 31e9f582031963ad
+# sha256 of all above: 03e6bcac78224474

@@ -41,40 +41,7 @@ class Config:
     frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
-    layer_types: tuple[str, ...] = (
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "windows",
-        "full_attention",
-    )
+    layer_types: tuple[str, ...] = (("windows",) * 7 + ("full_attention",)) * 4
     # rule: vocabulary/config_packed.yaml: floor(attention.window_size / patch_size / merge_size) * merge_size
     window_patches: int = 8
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_5_vl_vision
@@ -583,4 +550,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4861983d5eb28a28
+# sha256 of all above: 86c36ed801259391

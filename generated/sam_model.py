@@ -41,20 +41,7 @@ class Config:
     patch_size: int = 16  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     image_window: int = 14  # config: vision_config.window_size
     # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
-    layer_types: tuple[str, ...] = (
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "full_attention",
-        "windows",
-        "windows",
-        "full_attention",
-    )
+    layer_types: tuple[str, ...] = (("windows",) * 2 + ("full_attention",)) * 4
     masks: int = 4  # shape: mask_decoder.mask_tokens.weight [4, 256]
     enlarging_norm_eps: float = 1e-6  # rule: families/sam_hq.yaml (a constant of the published code)
 
@@ -585,4 +572,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 0d0705fac913fdb6
+# sha256 of all above: b47d7bd84b4e6e4d
