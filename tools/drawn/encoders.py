@@ -135,7 +135,7 @@ def _sensible(found: Draw) -> Draw:
         found = replace(found, types=False, position=where)
     if scheme == "roberta":
         found = replace(found, position="padding" if position == "order" else position, types=found.types)
-    elif position == "padding":
+    elif found.position == "padding":  # a scheme that has no table of positions has turned them above
         found = replace(found, position="order")
     if scheme in ("modern", "nomic"):
         found = replace(found, gate_fused="first" if scheme == "modern" else None)
@@ -371,6 +371,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "attention.fused": "concatenated",
         "attention.norms": {"head": "before_rotary", "wide": "all_heads", None: None}[one.query_norm],
         "attention.one_sided_window": WINDOW // 2,
+        "attention.pattern": {"all": "sliding_attention", "types": "mixed"}.get(one.window, "full_attention"),
         "attention.relative": "shared" if one.position == "relative" else None,
         "attention.rotary": is_rotary,
         "attention.scale": HEAD**-0.5,
