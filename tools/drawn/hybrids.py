@@ -336,6 +336,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "rotary.style": "interleaved" if one.interleaved else "half",
         "attention.scale": (PLAIN + ROTATED if one.mixer == "latent" else one.head_dim) ** -0.5,
         "state_space.activation": "silu" if one.own_activation else one.activation,
+        "attention.activation": one.activation,  # of the convolutions before a delta rule
         "attention.gate_activation": "silu",
     }
 
