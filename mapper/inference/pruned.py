@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from mapper.errors import listed
 
@@ -10,8 +10,10 @@ _KEPT, _MASK = "_orig", "_mask"
 _NOTE = "pruned by torch: {} stored as ..._orig and ..._mask, whose product nothing computes; torch.nn.utils.prune.remove makes one tensor of both, to be saved anew"
 
 
-def pruned(names: Iterable[str]) -> list[str]:
+def pruned(names: Collection[str]) -> list[str]:
     """A note for tensors that stand beside masks of their own, and what to do about them (torch.nn.utils.prune)."""
+    if f"{_MASK}\n" not in "\n".join((*names, "")):  # one text: of many names few files have any that ends so
+        return []
     every = set(names)
     found = sorted(name.removesuffix(_MASK) for name in every if name.endswith(_MASK))
     found = [name for name in found if name + _KEPT in every]

@@ -26,9 +26,11 @@ _BITS = 4
 def eight_bits(checkpoint: Checkpoint) -> Iterator[Part]:
     """A row of whole numbers for each output, and the largest number of each row."""
     for name, info in checkpoint.tensors.items():
+        if info.dtype != "I8" or len(info.shape) != 2 or not name.endswith("weight"):
+            continue  # most files have none of the kind
         stem = name.removesuffix("weight")
-        scale = of_same(checkpoint, stem, ("SCB",)) if name.endswith("weight") else None
-        if info.dtype != "I8" or len(info.shape) != 2 or scale is None:
+        scale = of_same(checkpoint, stem, ("SCB",))
+        if scale is None:
             continue
         form = of_same(checkpoint, stem, ("weight_format",)) or ()
         is_one = all(checkpoint.tensors[each].size == 1 for each in form)
@@ -54,7 +56,7 @@ class _State(NamedTuple):
 
 def four_bits(checkpoint: Checkpoint) -> Iterator[Part]:
     """Bytes of two numbers each, the high bits first; their shape is in a record, so that the file itself must be at hand."""
-    records = [name for name, info in checkpoint.tensors.items() if STATE in name and _is_record(info)]
+    records = [name for name, info in checkpoint.tensors.items() if _is_record(info) and STATE in name]
     if not records or checkpoint.read is None:
         return
     texts = checkpoint.read(records)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, FLOATS, Checkpoint, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources.quantised.bitsandbytes import eight_bits, four_bits
 from mapper.sources.quantised.packed import by_columns, by_rows, compressed, with_offsets
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 USUAL = "BF16"
+_ORDINARY = frozenset(FLOATS)
 _FORMATS = (scaled, by_rows, by_columns, compressed, with_offsets, eight_bits, four_bits)
 
 
@@ -26,6 +27,8 @@ def plain(checkpoint: Checkpoint, fields: Collection[str]) -> Checkpoint:
 
     `fields` of the config say that weights are quantised, and are none of the plain model's.
     """
+    if {info.dtype for info in checkpoint.tensors.values()} <= _ORDINARY:
+        return checkpoint  # each format has a weight of integers or of smaller floats
     parts = {part.name: part for find in _FORMATS for part in find(checkpoint)}
     if not parts:
         return checkpoint
