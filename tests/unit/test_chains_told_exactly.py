@@ -13,12 +13,13 @@ from torch import nn
 import mapper
 from mapper.architecture import Place
 from mapper.errors import HintError
-from mapper.inference.chains.combined import NoReadingError, Reader, Value
+from mapper.inference.chains.combined import Reader
 from mapper.inference.chains.elements import element_of, unfolded
-from mapper.inference.chains.order import MAPS as FORM_OF_MAPS
-from mapper.inference.chains.order import ROWS, Data
+from mapper.inference.chains.links import MAPS as FORM_OF_MAPS
+from mapper.inference.chains.links import ROWS, Data
 from mapper.inference.chains.owners import nodes_of
 from mapper.inference.chains.texts import NAME, names_in
+from mapper.inference.chains.value import NoReadingError, Value
 from tests.unit.test_chains_told import MAPS, PLAIN, given, layers
 
 LAYOUT = "chain.layout"

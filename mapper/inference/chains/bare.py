@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from mapper.architecture import BARE, Leaf
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.combined import Value
 from mapper.inference.chains.elements import element_of
-from mapper.inference.chains.order import ROWS, Data
+from mapper.inference.chains.links import ROWS, Data
 from mapper.inference.chains.texts import names_in
+from mapper.inference.chains.value import Value
 
 _MATRIX = 2  # axes
 _GIVES, _NOTHING = "chain.gives", "none"

@@ -10,8 +10,9 @@ from typing import Any
 from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import CONVOLUTION, NORM, SLOPES, Element, shared_folders
+from mapper.inference.chains.links import START, Data, Link, follow, joining
 from mapper.inference.chains.naming import number_of
-from mapper.inference.chains.order import START, Data, Link, Order, follow, joining
+from mapper.inference.chains.order import Order
 from mapper.inference.chains.residuals import block_of
 from mapper.words import parts
 

@@ -28,8 +28,9 @@ from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of, is_code
 from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept, add_kept
+from mapper.inference.chains.links import MAPS, ROWS, START, Link
 from mapper.inference.chains.norms import norm
-from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link
+from mapper.inference.chains.order import Head
 from mapper.inference.chains.outputs import give, mask
 from mapper.inference.chains.pairs import in_parts
 from mapper.inference.chains.pixels import is_image_to_image, restore

@@ -13,7 +13,7 @@ from mapper.inference.chains.residuals import POOLED
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
-    from mapper.inference.chains.order import Link
+    from mapper.inference.chains.links import Link
     from mapper.inference.chains.residuals import Span
 
 _BEFORE = "chain.pooling_before"

@@ -14,7 +14,7 @@ from mapper.architecture import Leaf
 from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element, roles_by_number
-from mapper.inference.chains.order import ROWS, START, Data, Link
+from mapper.inference.chains.links import ROWS, START, Data, Link
 from mapper.rulebook.chain import ChainWords
 from mapper.words import parts
 

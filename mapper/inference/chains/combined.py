@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT, Element
-from mapper.inference.chains.order import MAPS, ROWS, START, Data
+from mapper.inference.chains.links import MAPS, ROWS, START, Data
 from mapper.inference.chains.parted import of_parts
+from mapper.inference.chains.value import NoReadingError, Value
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*(?:(?<=\de)-\d{1,2})?|[&+*/@(),-])")
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,18})?(e-?\d{1,2})?")
@@ -31,24 +32,6 @@ _PAIRED = 12  # vectors, of each two of which there is a product
 _VECTORS = ("mean", "max", "last", "first", "final_states", "interactions")
 _SEQUENCES = ("rows", "columns")  # of maps
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
-
-
-class NoReadingError(ValueError):
-    """An expression that is none, or whose parts do not go together."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """An expression over the variables of a forward, and what it gives."""
-
-    text: str
-    data: Data
-    sources: tuple[str, ...] = ()  # names of layers and inputs in it
-    bare: frozenset[str] = frozenset()  # of these those that stand alone in an activation
-    is_name: bool = False  # whether it is one of them and nothing else
-    is_tight: bool = True  # whether nothing around it tears it apart
-    rows: int = 0  # how many positions there are, where something shows it
-    kernels: tuple[int, ...] = ()  # the shape of a tensor of no layer that has more axes than a matrix
 
 
 @dataclass

@@ -12,7 +12,7 @@ from mapper.inference.chains.answers import Answers, Evidence
 from mapper.inference.chains.combined import HALVES
 from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
-from mapper.inference.chains.order import Link
+from mapper.inference.chains.links import Link
 from mapper.inference.chains.reducing import keep_halves
 from mapper.inference.chains.residuals import is_of
 

@@ -19,7 +19,7 @@ from mapper.inference.chains.naming import (
 from mapper.words import parts
 
 if TYPE_CHECKING:
-    from mapper.inference.chains.order import Link
+    from mapper.inference.chains.links import Link
 
 _TWO = 2  # folders that hold all layers
 

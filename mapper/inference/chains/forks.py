@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.convolutions import BESIDE
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, FORK, LINEAR, Element, Fork
+from mapper.inference.chains.links import ROWS, Link, shuffle_of
 from mapper.inference.chains.naming import natural
-from mapper.inference.chains.order import ROWS, Link, shuffle_of
 from mapper.inference.chains.pooling import GLOBAL, pooled
 from mapper.inference.chains.split import take
 from mapper.words import parts

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from mapper.architecture import Place
 from mapper.inference.chains.elements import SLOPES
+from mapper.inference.chains.links import Link
 from mapper.inference.chains.naming import DECODER, ENCODER, ranked
-from mapper.inference.chains.order import Link
 
 
 @dataclass(frozen=True)

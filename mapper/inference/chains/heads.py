@@ -9,18 +9,9 @@ from itertools import combinations, permutations
 
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element, Fork
 from mapper.inference.chains.forks import is_forked, with_forks
+from mapper.inference.chains.links import Data, Link, follow
 from mapper.inference.chains.naming import natural
-from mapper.inference.chains.order import (
-    INPUT,
-    TRIED,
-    Budget,
-    Data,
-    Head,
-    Link,
-    Order,
-    follow,
-    in_line,
-)
+from mapper.inference.chains.order import INPUT, TRIED, Budget, Head, Order, in_line
 from mapper.inference.chains.residuals import is_of
 from mapper.inference.chains.skips import joins_earlier, may_enlarge_joined, may_interpolate
 from mapper.rulebook.chain import ChainWords

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR
-from mapper.inference.chains.order import START, Link
+from mapper.inference.chains.links import START, Link
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mapper.errors import HintError
 from mapper.inference.chains.elements import CONVOLUTION, Element
-from mapper.inference.chains.order import MAPS, Link, open_ends
+from mapper.inference.chains.links import MAPS, Link, open_ends
 
 if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers

@@ -13,7 +13,6 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import ask
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.cells import LSTM_NOTE, Cell, write_cell
-from mapper.inference.chains.combined import NoReadingError
 from mapper.inference.chains.elements import (
     EMBEDDING,
     NORM,
@@ -24,15 +23,17 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.entering import inputs_of
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.inputs import LAST, grouped_first
+from mapper.inference.chains.links import MAPS, START, Data, Link
 from mapper.inference.chains.lookup import ask_tied
 from mapper.inference.chains.network import Woven
-from mapper.inference.chains.order import MAPS, START, Data, Head, Link
+from mapper.inference.chains.order import Head
 from mapper.inference.chains.reading import Chain
 from mapper.inference.chains.residuals import Span, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds
 from mapper.inference.chains.stored import ask_stored
 from mapper.inference.chains.twins import OTHER, Twins, ask_shared
+from mapper.inference.chains.value import NoReadingError
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import Weaving
 from mapper.inference.evidence import Known

@@ -8,8 +8,8 @@ from dataclasses import replace
 from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import EMBEDDING, LINEAR, Element, element_of
+from mapper.inference.chains.links import Link
 from mapper.inference.chains.naming import ENCODER, ranked
-from mapper.inference.chains.order import Link
 
 _KIND = "Embedding"
 

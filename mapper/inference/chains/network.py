@@ -9,9 +9,10 @@ from itertools import pairwise
 from mapper.architecture import Leaf
 from mapper.inference.chains.elements import LINEAR, Element, roles_by_number
 from mapper.inference.chains.likely import is_likely
+from mapper.inference.chains.links import Link
 from mapper.inference.chains.naming import natural
 from mapper.inference.chains.nodes import Node
-from mapper.inference.chains.order import Link, Order
+from mapper.inference.chains.order import Order
 from mapper.inference.chains.owners import nodes_of
 from mapper.inference.chains.texts import sayable
 from mapper.rulebook.chain import ChainWords

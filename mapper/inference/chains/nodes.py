@@ -18,8 +18,8 @@ from mapper.inference.chains.elements import (
     Element,
 )
 from mapper.inference.chains.ends import ask_ends, origins
+from mapper.inference.chains.links import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.naming import DECODER, ENCODER, natural, ranked
-from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow
 from mapper.inference.chains.pairs import ask_pairs
 from mapper.inference.chains.residuals import is_of
 from mapper.inference.chains.texts import names_in, plain, sayable

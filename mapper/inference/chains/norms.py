@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mapper.architecture import Fact
-from mapper.inference.chains.order import MAPS, START, Link
+from mapper.inference.chains.links import MAPS, START, Link
 from mapper.inference.chains.residuals import is_of
 from mapper.inference.leaf_shapes import weight_shape
 

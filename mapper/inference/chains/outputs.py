@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.extents import numbers
-from mapper.inference.chains.order import MAPS, ROWS, Link
+from mapper.inference.chains.links import MAPS, ROWS, Link
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.residuals import is_of
 

@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mapper.inference.chains.order import MAPS, ROWS, START, Data
+from mapper.inference.chains.links import MAPS, ROWS, START, Data
 
 if TYPE_CHECKING:
-    from mapper.inference.chains.combined import Value
+    from mapper.inference.chains.value import Value
 
 _SOME = re.compile(r"channels_(\d{1,5})_(\d{1,5})")  # from the first on, as far as the second
 _COUNTED = re.compile(r"(unshuffled|maps|anchors)_(\d{1,4})")

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from mapper.architecture import Leaf
-from mapper.inference.chains.order import MAPS, START, Link
+from mapper.inference.chains.links import MAPS, START, Link
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between

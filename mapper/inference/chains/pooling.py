@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import CONVOLUTION
 from mapper.inference.chains.extents import Window, numbers, written
-from mapper.inference.chains.order import MAPS
+from mapper.inference.chains.links import MAPS
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
-    from mapper.inference.chains.order import Link
+    from mapper.inference.chains.links import Link
 
 WINDOW = "{window}"  # in what is said of some places
 CUT = "{cut}"  # in what leaves the first places of each axis

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mapper.inference.chains.elements import Element
-    from mapper.inference.chains.order import Data, Link
+    from mapper.inference.chains.links import Data, Link
 
 _MOST = 400  # kinds of what passes between layers: of more it is not asked
 _Next = list[tuple[int, "Data"]]  # layers that can read something, each with what it gives then

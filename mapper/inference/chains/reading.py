@@ -24,9 +24,10 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.forks import in_arms
 from mapper.inference.chains.heads import in_order
+from mapper.inference.chains.links import Link
 from mapper.inference.chains.lookup import with_tables
 from mapper.inference.chains.network import Woven, woven_of
-from mapper.inference.chains.order import LAYERS, Link, Order
+from mapper.inference.chains.order import LAYERS, Order
 from mapper.inference.chains.other_blocks import is_other
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of
 from mapper.inference.chains.square import with_kinds

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from mapper.inference.chains.combined import HALVES
 from mapper.inference.chains.elements import CONVOLUTION, RECURRENT
 from mapper.inference.chains.extents import inputs_for, numbers, through
-from mapper.inference.chains.order import MAPS
+from mapper.inference.chains.links import MAPS
 from mapper.inference.chains.pooling import pooled
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
-    from mapper.inference.chains.order import Link
+    from mapper.inference.chains.links import Link
 
 LARGER = "upsample_2"
 _EARLIER = 2  # layers before one, at least, and places of each channel

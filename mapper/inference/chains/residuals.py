@@ -9,8 +9,8 @@ from itertools import groupby
 
 from mapper.architecture import Place
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
+from mapper.inference.chains.links import MAPS, START, Data, Link, follow
 from mapper.inference.chains.naming import natural
-from mapper.inference.chains.order import MAPS, START, Data, Link, follow
 from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import LINEAR, Element
-from mapper.inference.chains.order import INPUT, MAPS, ROWS, Data, Head
+from mapper.inference.chains.links import MAPS, ROWS, Data
+from mapper.inference.chains.order import INPUT, Head
 from mapper.inference.chains.residuals import is_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mapper.inference.chains.branch import PADDED, WIDENED, through_branch
 from mapper.inference.chains.elements import CONVOLUTION, NORM
-from mapper.inference.chains.order import MAPS, Link
+from mapper.inference.chains.links import MAPS, Link
 from mapper.inference.chains.residuals import ADDED, BETWEEN, FIRST, POOLED, Span, block_of, end_of, is_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mapper.inference.chains.doubts import begins_anew, enters_halved, goes_on_behind_ends, is_parallel
 from mapper.inference.chains.elements import LINEAR
-from mapper.inference.chains.order import MAPS, Head, Order
+from mapper.inference.chains.links import MAPS
+from mapper.inference.chains.order import Head, Order
 from mapper.inference.chains.residuals import is_called, is_of
 from mapper.rulebook.chain import ChainWords
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import LINEAR, Element
-from mapper.inference.chains.order import Link
+from mapper.inference.chains.links import Link
 from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mapper.errors import HintError
-from mapper.inference.chains.combined import NoReadingError, Reader, Value
+from mapper.inference.chains.combined import Reader
 from mapper.inference.chains.elements import EMBEDDING
+from mapper.inference.chains.links import START, Data
 from mapper.inference.chains.nodes import Node
-from mapper.inference.chains.order import START, Data
 from mapper.inference.chains.texts import names_in
+from mapper.inference.chains.value import NoReadingError, Value
 
 if TYPE_CHECKING:
     from mapper.inference.chains.woven import Weaving

@@ -14,15 +14,7 @@ from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.bare import bare_values, unread
 from mapper.inference.chains.between import Between
-from mapper.inference.chains.combined import (
-    BARE,
-    EACH,
-    NoReadingError,
-    Reader,
-    Value,
-    does_not_read,
-    in_positions,
-)
+from mapper.inference.chains.combined import BARE, EACH, Reader, does_not_read, in_positions
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -33,6 +25,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.ends import is_spread_of_read
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
+from mapper.inference.chains.links import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.network import Woven
 from mapper.inference.chains.nodes import (
     IDS,
@@ -41,12 +34,12 @@ from mapper.inference.chains.nodes import (
     Sources,
     outputs_of,
 )
-from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow
 from mapper.inference.chains.outputs import SIZES
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.inference.chains.states import repeated, states_of, stored_of
 from mapper.inference.chains.texts import NAME, names_in, names_in_calls, sayable
+from mapper.inference.chains.value import NoReadingError, Value
 from mapper.inference.chains.widths import TAKES, left_for, measure, refuse_unknown
 from mapper.inference.leaf_shapes import weight_shape
 
