@@ -3,6 +3,7 @@
     python tools/editing.py                 # the source of each family's first example, run on the CPU
     python tools/editing.py llama resnet    # of these families
     python tools/editing.py --generated     # the files of generated/, on the meta device: minutes
+    python tools/editing.py --checkpoints FOLDER --sample 25  # of checkpoints that score.py reads, so many of them
 
 Each whole number of a Config, or list of them, is made larger in turn, and a fresh model is made and run. What raises is told
 with the statement that did. Where a field is the size of an input, the input goes with it. Some sizes depend on
@@ -12,6 +13,7 @@ others whatever the source says (a number of positions is a square of patches); 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -157,6 +159,23 @@ def generated(rulebook: Rulebook) -> Iterator[tuple[str, Architecture]]:
         yield path.stem, validate.read(name, rulebook)
 
 
+def stored(folder: Path, sample: int | None, only: list[str]) -> Iterator[tuple[str, Architecture]]:
+    """The reading of checkpoints of a folder: all, those that are named, or so many, the same ones each time."""
+    from score import cases
+
+    from mapper._api import describe
+
+    paths = [path for path, _ in cases(folder) if not only or path.name in only]
+    drawn = random.Random(0).sample(paths, min(sample or len(paths), len(paths)))
+    for path in sorted(drawn):
+        try:
+            read = describe(path, purpose="weights")
+        except MapperError:
+            continue
+        if read.reading != "skeleton" and not read.missing:
+            yield path.name, read
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -165,9 +184,13 @@ def main() -> int:
     parser.add_argument(
         "--generated", action="store_true", help="the files of generated/, on the meta device"
     )
+    parser.add_argument("--checkpoints", type=Path, metavar="FOLDER", help="checkpoints of a folder")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of them")
     arguments = parser.parse_args()
     rulebook = Rulebook()
-    if arguments.generated:
+    if arguments.checkpoints is not None:
+        read = stored(arguments.checkpoints, arguments.sample, arguments.only)
+    elif arguments.generated:
         read = generated(rulebook)
     else:
         chosen = [item for item in rulebook.families if not arguments.only or item.name in arguments.only]
