@@ -28,6 +28,11 @@ def rotary_tables_of_axes(places: Tensor, sizes: tuple[int, ...], base: float) -
     return joined.cos().float(), joined.sin().float()
 
 
+def map_positions(x: Tensor) -> Tensor:
+    """The coordinates of each place of a map of any number of axes. x (B, C, ...) -> (places, axes)"""
+    return torch.ones(x.shape[2:], device=x.device).nonzero()
+
+
 def middle_positions(table: Tensor, height: int, width: int) -> Tensor:
     """The middle of a square table of positions. table (1, N * N, W) -> (1, height * width, W)"""
     side = int(table.shape[1] ** 0.5)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from mapper.operations.modulation import (
     centred_sinusoids,
     image_of_patches,
+    map_positions,
     middle_positions,
     modulated,
     rotary_tables_of_axes,
@@ -34,6 +35,11 @@ def test_each_axis_turns_its_own_channels():
 def test_the_middle_of_a_table_is_taken():
     table = torch.arange(16.0).view(1, 16, 1)
     assert middle_positions(table, 2, 2).flatten().tolist() == [5, 6, 9, 10]
+
+
+def test_places_of_a_map_are_in_the_order_of_its_rows():
+    places = map_positions(torch.zeros(2, 5, 1, 2, 2))
+    assert places.tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]]
 
 
 def test_columns_come_before_rows_in_sinusoids_of_places():
