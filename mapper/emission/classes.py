@@ -18,6 +18,7 @@ from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.emission.settings import Setting, list_depth, of_tensor, setting, shared_facts
 from mapper.emission.stages import Stages
 from mapper.emission.unread import with_sizes
+from mapper.emission.width_names import with_widths
 from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
 
@@ -41,6 +42,7 @@ class Drafts:
     finished: list[ClassText] = field(default_factory=list)
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
+    unlisted: frozenset[str] = frozenset()  # lists of sizes that the config does not have
     unread: Mapping[int, str] = field(default_factory=dict)  # leaf that no forward reads -> why it is there
     blocks: list[Block] = field(default_factory=list)
     outer: dict[int, Fact] = field(
@@ -79,6 +81,9 @@ class Drafts:
                         said = setting(item, role, piece.block, piece.flow)
                         inner = self.settings.setdefault(id(item), said)
                         self.outer |= shared_facts(inner, said)
+
+        if program is not None:
+            self.settings = with_widths(self.settings, program, self.stages, self.unlisted)
 
     def learn_lengths(self, piece: Piece) -> None:
         """Which lists a forward goes through side by side: they are as long as each other, or as a list of the config."""
@@ -274,6 +279,8 @@ class Drafts:
         """What the class of a child is given: a size of the whole stream by its name, one of a block by the child's role too."""
         if argument.expression is None:
             return draft.place(Argument(f"{role}_{name}" if is_short else name, argument.value))
+        if not argument.is_plain():
+            return draft.place(draft.followed_argument(argument, f"{role}_{name}" if is_short else name))
         fact = next(iter(argument.symbols.values()))
         around = self.outer.get(id(fact))
         if around is not None and any(around is own for own in facts_of(draft.folder)):
@@ -299,3 +306,16 @@ def word_of(folder: Folder) -> str:
     from mapper.emission.identifiers import identifier
 
     return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
+
+
+_ANY_LIST = frozenset(
+    {"layers", "layer", "blocks", "block", "items", "h"}
+)  # what says nothing of what is in it
+
+
+def named_place(folder: Folder) -> str:
+    """What a list is called, or what it is in where that is any list."""
+    from mapper.emission.identifiers import identifier
+
+    words = [part for part in folder.place if isinstance(part, str)] or ["items"]
+    return identifier(words[-2] if words[-1] in _ANY_LIST and len(words) > 1 else words[-1])

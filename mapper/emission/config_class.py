@@ -98,7 +98,8 @@ class Sizes:
         if known is not None:
             return known
         name = symbol_name(fact.name)
-        name = f"{tower}_{name}" if tower not in ("", _MAIN) and len(self.towers) > 1 else name
+        is_other = tower not in ("", _MAIN) and not f"{name}_".startswith(f"{tower}_")
+        name = f"{tower}_{name}" if is_other and len(self.towers) > 1 else name
         if name in self.facts:
             name = fact.name.replace(".", "_")
         while name in self.facts:

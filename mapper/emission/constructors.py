@@ -364,16 +364,21 @@ class Constructor(Arguments):
             f"proj_size={projection[0]}" if projection is not None else None,
             self.nonlinearity(),
         ]
-        width = self.value("input_size", tensors["weight_ih_l0"].shape[1])
-        return self.call(f"nn.{self.leaf.kind}", width, self.value("hidden_size", hidden), *options)
+        return self.call(
+            f"nn.{self.leaf.kind}", *self.read_and_kept(tensors["weight_ih_l0"].shape, hidden), *options
+        )
+
+    def read_and_kept(self, shape: tuple[int, ...], hidden: int) -> list[str]:
+        """The sizes of what is read and kept: as they are known to be others', or as numbers."""
+        sizes = (*shape, hidden)
+        return [self.extent(axis, sizes, name) for axis, name in ((1, "input_size"), (2, "hidden_size"))]
 
     def cell(self) -> str:
         """A cell that is called for each position in turn."""
         tensors = self.leaf.tensors
-        width = self.value("input_size", tensors["weight_ih"].shape[1])
-        hidden = self.value("hidden_size", tensors["weight_hh"].shape[1])
+        sizes = self.read_and_kept(tensors["weight_ih"].shape, tensors["weight_hh"].shape[1])
         options = (None if "bias_ih" in tensors else "bias=False", self.nonlinearity())
-        return self.call(f"{self.leaf.kind}Steps", width, hidden, *options)
+        return self.call(f"{self.leaf.kind}Steps", *sizes, *options)
 
     def nonlinearity(self) -> str | None:
         """The argument of a plain recurrent layer that has another one than torch's own has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,8 +17,16 @@ from mapper.emission.ratios import Scaled
 from mapper.emission.simpler import without_ones, without_sums_of_one
 from mapper.flows.language import copied
 
+FOLLOWED = (
+    "followed_"  # before the names of sizes that are none of the block's own: `mapper.emission.width_names`
+)
 LEFT_OUT = "\x05"  # in place of a value: the argument is not written
 OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
+
+
+_FOR = re.compile(
+    r"(in|out)_(channels|features)$|(?<=_)size$"
+)  # what a size is for, in the hint of an extent
 
 
 @dataclass
@@ -30,6 +39,7 @@ class Argument:
     symbols: dict[str, Fact] = field(default_factory=dict)
     usual: Any = None  # torch's own default: the argument is left out where it is no more than a number that is the same
     local: str = ""  # what a class calls the value that it works out more than once
+    is_followed: bool = False  # no flow says what it is: its expression is of sizes that it has to equal
     default: Any = None  # the same of what no file says: no field of the config says it either
 
     def is_plain(self) -> bool:
@@ -38,7 +48,14 @@ class Argument:
 
     def key(self) -> str:
         """What must agree for two classes to be one; the values need not."""
-        return f"{self.hint}:{ast.dump(self.expression) if self.expression else ''}"
+        return f"{self.hint}:{self.expression_text()}"
+
+    def expression_text(self) -> str:
+        return ast.dump(self.expression) if self.expression else ""
+
+    def form(self) -> str:
+        """What must agree for two drafts to be one class: what is followed to sizes is a number for all that."""
+        return f"{self.hint}:" if self.is_followed else self.key()
 
 
 @dataclass(eq=False)
@@ -55,6 +72,7 @@ class Draft:
         default_factory=dict
     )  # self.NAME that the methods read -> line that sets it
     children: dict[str, Place] = field(default_factory=dict)  # attribute -> the folder or leaf it holds
+    own_names: set[str] = field(default_factory=set)  # symbols that are not called as their facts are
     needs_config: bool = False  # a child takes the config
     options: dict[str, str] = field(
         default_factory=dict
@@ -83,10 +101,33 @@ class Draft:
         symbols: dict[str, Fact] = {}
         names: dict[str, ast.expr] = {}
         for name, fact in facts.items():
-            names[name], read = self.written(fact, self.symbol(fact, prefix), prefix)
+            symbol = self.followed(fact, hint) if name.startswith(FOLLOWED) else self.symbol(fact, prefix)
+            names[name], read = self.written(fact, symbol, prefix)
             symbols |= read
         local = self.local_of(*facts.values()) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-        return self.place(Argument(hint, value, _Names(names).visit(copied(node)), symbols, local=local))
+        put = _Names(names).visit(copied(node))
+        is_followed = any(name.startswith(FOLLOWED) for name in facts)
+        return self.place(Argument(hint, value, put, symbols, local=local, is_followed=is_followed))
+
+    def followed(self, fact: Fact, hint: str) -> str:
+        """The name of a size that is another block's, after what it is for here: `in_channels`."""
+        known = next((name for name, other in self.symbols.items() if other is fact), None)
+        found = _FOR.search(hint)
+        names = [found[0], hint] if found else [hint]
+        names += [f"{hint}_{number}" for number in range(2, len(self.symbols) + 3)]
+        name = known or next(name for name in names if name not in self.symbols)
+        self.symbols[name] = fact
+        self.own_names.add(name)
+        return name
+
+    def followed_argument(self, argument: Argument, hint: str) -> Argument:
+        """What a child is given that is worked out of several sizes."""
+        assert argument.expression is not None
+        symbols = {name: self.followed(fact, hint) for name, fact in argument.symbols.items()}
+        names: dict[str, ast.expr] = {name: ast.Name(symbol) for name, symbol in symbols.items()}
+        facts = {symbols[name]: fact for name, fact in argument.symbols.items()}
+        put = _Names(names).visit(copied(argument.expression))
+        return Argument(hint, argument.value, put, facts, is_followed=True)
 
     def local_of(self, fact: Fact, *others: Fact) -> str:
         """What a class calls a width that it works out of another."""
@@ -124,7 +165,7 @@ class Draft:
         """Equal for drafts that can be one class."""
         return (
             self.base, tuple(self.lines), tuple(self.attributes.values()), tuple(self.methods),
-            tuple(argument.key() for argument in self.arguments), self.needs_config,
+            tuple(argument.form() for argument in self.arguments), self.needs_config,
         )  # fmt: skip
 
 
@@ -172,6 +213,9 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
     arguments = _without_ones(arguments)
     first = arguments[0]
     if len({argument.key() for argument in arguments}) > 1:
+        is_number = any(argument.expression is None for argument in arguments)
+        if is_number and all(argument.value == first.value for argument in arguments):
+            return literal(first.value)
         return _parameter(finished, first.hint, arguments)
     if first.expression is None:
         if all(argument.value == first.value for argument in arguments):
@@ -192,7 +236,7 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
             passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]
             names[symbol] = _parameter(finished, symbol, passed)
     whole = isinstance(first.value, tuple) and isinstance(
-        first.expression, ast.Subscript | ast.BinOp
+        first.expression, ast.Subscript | ast.BinOp | ast.ListComp
     )  # of a loop
     if names and not whole and all(symbol_is_literal(text) for text in names.values()):
         is_usual = first.usual is not None and first.value == first.usual
@@ -245,6 +289,9 @@ def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str
             if known is not None and known.name == fact.name and [a.value for a in held] == values:
                 return other
         short = symbol_name(fact.name)
+        if any(_own(draft, argument) for draft, argument in zip(finished.drafts, arguments, strict=True)):
+            found = _FOR.search(name)
+            short = found[0] if found else name
         name = name if short in finished.parameters else short
     loops = {loop for draft in finished.drafts for loop in draft.loops}
     while name in loops or (
@@ -253,6 +300,11 @@ def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str
         name = f"{name}_2"
     finished.parameters.setdefault(name, arguments)
     return name
+
+
+def _own(draft: Draft, argument: Argument) -> bool:
+    """Whether a class calls an argument by what it is for there, not by its fact."""
+    return not draft.own_names.isdisjoint(argument.symbols)
 
 
 def fact_of(arguments: list[Argument]) -> Fact | None:

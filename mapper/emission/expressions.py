@@ -110,6 +110,9 @@ def expression(node: ast.expr, outer: int = 0) -> str:
         )
     if isinstance(node, ast.List):
         return f"[{', '.join(map(_item, node.elts))}]"
+    if isinstance(node, ast.ListComp):
+        loops = (f"for {expression(one.target)} in {expression(one.iter)}" for one in node.generators)
+        return f"[{expression(node.elt)} {' '.join(loops)}]"
     if isinstance(node, ast.Starred):
         return f"*{expression(node.value, 9)}"
     if isinstance(node, ast.Dict):

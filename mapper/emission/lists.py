@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from mapper.architecture import Leaf
-from mapper.emission.classes import NAME_CLOSE, Drafts, word_of
+from mapper.architecture import Fact, Leaf
+from mapper.emission.classes import NAME_CLOSE, Drafts, named_place, word_of
 from mapper.emission.config_class import symbol_name
 from mapper.emission.drafts import Argument, Draft
 from mapper.emission.expressions import literal
 from mapper.emission.kinds import MOST, fact_of_kind, kinds_of, told_by
 from mapper.emission.module_tree import Folder
+from mapper.emission.parameters import is_extent
 from mapper.emission.paths import is_number
-from mapper.emission.rolled import Column, column, column_of, firsts_and_others
+from mapper.emission.rolled import (
+    FEWEST,
+    Column,
+    column,
+    column_of,
+    firsts_and_others,
+    indexed,
+    padding_text,
+    period,
+    plain_hint,
+    put_marks,
+    repeated,
+    same_argument,
+    split_marks,
+)
 from mapper.emission.runs import COUNT
 from mapper.emission.settings import INDEX
+from mapper.emission.stages import INPUTS
 
 ELEMENT = "layer"  # what a loop over runs calls each of their layers
 
@@ -73,6 +89,8 @@ class Classes(Drafts):
             return rolled
         if differing:  # equal as their tensors may be
             groups = [((index,), child) for key, child in groups for index in key]
+        if comprehension := self.leaves(draft, folder, groups):
+            return comprehension
         texts = {key: self.element(draft, folder, key[:1], child) for key, child in groups}
         order = sorted((index, key) for key in texts for index in key)
         if len(texts) == 1 and len(order) > 1:
@@ -92,6 +110,55 @@ class Classes(Drafts):
             for run, start in zip(runs, accumulate(map(len, runs), initial=0), strict=False)
         ]
         return f"[{', '.join(parts)}]"
+
+    def leaves(
+        self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
+    ) -> str:
+        """Leaves of one kind as a loop over what differs; empty where they are few, or differ in more than numbers."""
+        order = sorted((index, key, child) for key, child in groups for index in key)
+        if len(groups) < FEWEST or not all(isinstance(child, Leaf) for _, child in groups):
+            return ""
+        before = len(draft.arguments)
+        made = [split_marks(self.element(draft, folder, (index,), child)) for index, _, child in order]
+        rows = [[draft.arguments[number] for number in numbers] for _, numbers in made]
+        del draft.arguments[before:]
+        if len({text for text, _ in made}) > 1:
+            return ""
+        loop: dict[str, str] = {}  # name -> what it goes through
+        passed: dict[str, tuple[int, ...]] = {}  # and the numbers that it is
+        columns = [[*one] for one in zip(*rows, strict=True)]
+        last = sorted(range(len(columns)), key=lambda at: columns[at][0].hint.endswith(INPUTS))
+        made_of = {at: self.in_loop(draft, folder, columns[at], loop, passed) for at in last}
+        given = [made_of[at] for at in range(len(columns))]
+        loop = {name: loop[name] for name in given if name in loop}
+        if None in given or not loop:
+            del draft.arguments[before:]
+            return ""
+        draft.loops.update(loop)
+        head = f"{', '.join(loop)} in zip({', '.join(loop.values())}, strict=True)"
+        if len(loop) == 1:
+            head = f"{next(iter(loop))} in {next(iter(loop.values()))}"
+        return f"{put_marks(made[0][0], [text or '' for text in given])} for {head}"
+
+    def in_loop(
+        self,
+        draft: Draft,
+        folder: Folder,
+        arguments: list[Argument],
+        loop: dict[str, str],
+        passed: dict[str, tuple[int, ...]],
+    ) -> str | None:
+        """An argument of all elements: one and the same, or what a loop calls it; None where neither is."""
+        if all(same_argument(argument, arguments[0]) for argument in arguments):
+            return draft.place(arguments[0])
+        values, name = tuple(argument.value for argument in arguments), plain_hint(arguments[0].hint)
+        if not all(type(value) is int for value in values) or name in loop:
+            return None
+        if name == "padding" and (text := padding_text(values, passed)):
+            return text
+        passed[name] = values
+        loop[name] = self.each(draft, folder, name, arguments)
+        return name
 
     def rolled(self, draft: Draft, folder: Folder) -> str:
         """Runs that begin with one class and go on with another, as a loop over their sizes; empty where they do not."""
@@ -186,7 +253,9 @@ class Classes(Drafts):
             return f"{call} for _ in range({self.count(draft, folder, len(order))})"
         if "index == 0" in given.values():
             return f"{call} for index in range({self.count(draft, folder, len(order))})"
-        marks = [self.each(draft, folder, name, [a[name] for a in order]) for name in varying]
+        last = sorted(varying, key=lambda name: name.endswith(INPUTS))  # by what the others give
+        made = {name: self.each(draft, folder, name, [a[name] for a in order]) for name in last}
+        marks = [made[name] for name in varying]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"
         return f"{call} for {', '.join(varying)} in zip({', '.join(marks)}, strict=True)"
@@ -195,13 +264,21 @@ class Classes(Drafts):
         """The values of one parameter, an element's each: a list of the config that has them, or numbers."""
         values = tuple(item.value for item in arguments)
         facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
+        if (whole := indexed(arguments)) is not None:
+            symbol = draft.symbol(whole, word_of(folder), f"{word_of(folder)}_{name}")
+            return draft.place(Argument(symbol, values, ast.Name(symbol), {symbol: whole}))
         found = self.stages.list_of(facts)
+        if found is None and (row := column_of(self.stages, facts)):
+            symbol = draft.symbol(row.listed.fact, word_of(folder), f"{word_of(folder)}_{name}")
+            return draft.place(Argument(symbol, values, row.expression(symbol), {symbol: row.listed.fact}))
         if found is None and (some := self.stages.some_of(facts)):
             symbol = draft.symbol(some[0], word_of(folder), f"{word_of(folder)}_{name}")
+            if loop := repeated(symbol, some[1], len(some[0].value)):
+                return draft.place(Argument(symbol, values, loop, {symbol: some[0]}))
             items: list[ast.expr] = [ast.Subscript(ast.Name(symbol), ast.Constant(at)) for at in some[1]]
             return draft.place(Argument(symbol, values, ast.Tuple(items), {symbol: some[0]}))
         if found is None:
-            return draft.place(Argument(f"{word_of(folder)}_{name}", values))
+            return self.numbers_of(draft, folder, name, arguments)
         size, is_shifted = found
         symbol = draft.symbol(size, word_of(folder), f"{word_of(folder)}_{name}")
         node: ast.expr = ast.Name(symbol)
@@ -214,6 +291,50 @@ class Classes(Drafts):
                 symbols[first.id] = entry
             node = ast.List([first, ast.Starred(ast.Subscript(node, but_last))])
         return draft.place(Argument(symbol, values, node, symbols))
+
+    def numbers_of(self, draft: Draft, folder: Folder, name: str, arguments: list[Argument]) -> str:
+        """Numbers that no list has, as one that the Config has; what is no size of its own stays where it is."""
+        word, values = named_place(folder), tuple(argument.value for argument in arguments)
+        facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
+        is_number = all(type(value) in (int, float) for value in values)
+        if is_number and name.endswith(INPUTS) and (row := self.of_previous(draft, word, arguments)):
+            return draft.place(row)
+        if not is_number or is_extent(name) or name.endswith(INPUTS):
+            return draft.place(Argument(f"{word}_{name}", values))
+        place, times = str(folder.place), period(values)
+        values = values[: len(values) // times]
+        made = Fact(
+            f"{word}.{name.removesuffix('s')}s", [*values], place, "shape", f"{place}: {name} of each"
+        )
+        if any(other.name == made.name and other.value != made.value for other in self.stages.made):
+            return draft.place(Argument(f"{word}_{name}", values * times))
+        if (first := facts[0]) is not None and all(fact and fact.name == first.name for fact in facts):
+            source = f"{first.source} and {len(facts) - 1} more"
+            made = replace(made, evidence=first.evidence, source=source, rule=first.rule)
+        self.stages.made.append(made)
+        symbol = draft.symbol(made, word, f"{word}_{name.removesuffix('s')}s")
+        node: ast.expr = ast.Name(symbol)
+        if times > 1:
+            node = ast.BinOp(node, ast.Mult(), ast.Constant(times))
+        return draft.place(Argument(symbol, values * times, node, {symbol: made}))
+
+    def of_previous(self, draft: Draft, word: str, arguments: list[Argument]) -> Argument | None:
+        """What elements read: each what the one before gives, as a list says that was just made."""
+        values = tuple(argument.value for argument in arguments)
+        made = self.stages.made[-1] if self.stages.made else None
+        if made is None or made.name.partition(".")[0] != word or not isinstance(made.value, list):
+            return None
+        if values[1:] != tuple(made.value[:-1]):
+            return None
+        symbol = draft.symbol(made, word, made.name.replace(".", "_"))
+        but_last = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
+        rest = ast.Starred(ast.Subscript(ast.Name(symbol), but_last))
+        first: ast.expr = ast.Constant(values[0])
+        symbols = {symbol: made}
+        if arguments[0].is_plain() and (fact := next(iter(arguments[0].symbols.values()), None)):
+            first = ast.Name(draft.followed(fact, arguments[0].hint))
+            symbols[first.id] = fact
+        return Argument(symbol, values, ast.List([first, rest]), symbols)
 
     def chosen(
         self,

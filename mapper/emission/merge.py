@@ -25,7 +25,7 @@ def _fixes_one(one: Draft, other: Draft) -> bool:
     if not one.methods or one.key()[:4] != other.key()[:4] or one.needs_config != other.needs_config:
         return False
     unlike = [
-        pair for pair in zip(one.arguments, other.arguments, strict=True) if pair[0].key() != pair[1].key()
+        pair for pair in zip(one.arguments, other.arguments, strict=True) if pair[0].form() != pair[1].form()
     ]
     return len(unlike) == 1 and all(
         first.hint == second.hint and first.is_plain() and second.is_plain() for first, second in unlike
@@ -46,7 +46,7 @@ def merge_options(groups: list[list[Draft]]) -> list[list[Draft]]:
 
 def _plain(draft: Draft, row: str) -> str:
     """A line with what its arguments are, not which numbers they have in this draft."""
-    return _MARK.sub(lambda match: f"<{draft.arguments[int(match[1])].key()}>", row)
+    return _MARK.sub(lambda match: f"<{draft.arguments[int(match[1])].form()}>", row)
 
 
 def _rows(draft: Draft) -> list[str]:

@@ -26,6 +26,7 @@ def tidy(done: ClassText) -> None:
     """Joins, derives and shortens the parameters of a finished class in place."""
     _join(done)
     _join_widths(done)
+    _undirect(done)
     _derive_padding(done)
     _shorten(done)
     _say_once(done)
@@ -71,10 +72,26 @@ def _join_widths(done: ClassText) -> None:
     _rename(done, joined)
 
 
+def _undirect(done: ClassText) -> None:
+    """`in_channels` that are what goes out, too, are `channels`."""
+    arguments = done.drafts[0].arguments if done.drafts else []
+    for name in [name for name in done.parameters if _DIRECTED.search(name)]:
+        hints = [a.hint for text, a in zip(done.resolved, arguments, strict=False) if text == name]
+        ways = {"in" if "in_" in found[0] else "out" for hint in hints if (found := _DIRECTED.search(hint))}
+        plain = _DIRECTED.sub(r"\1\2", name)
+        if len(ways) > 1 and plain not in done.parameters and _is_name(plain):
+            _rename(done, {name: plain})
+
+
+def is_extent(name: str) -> bool:
+    """Whether a parameter is an extent of a tensor by itself."""
+    return _EXTENT.search(name) is not None
+
+
 def _is_bare(name: str, arguments: list[Argument]) -> bool:
     """Whether it is an extent of a tensor by itself, of which no flow says what it is: widths agree by chance only in one."""
-    is_extent = _EXTENT.search(name) is not None and fact_of(arguments) is None
-    return is_extent and len({repr(argument.value) for argument in arguments}) > 1
+    is_open = is_extent(name) and fact_of(arguments) is None
+    return is_open and len({repr(argument.value) for argument in arguments}) > 1
 
 
 def _rename(done: ClassText, names: dict[str, str]) -> bool:

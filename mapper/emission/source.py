@@ -90,7 +90,7 @@ def emit_source(
     file.opened = paths.opened
     methods = _methods(file, paths, activation, cache)
     unread = _unread(architecture, program)
-    classes = Classes(root, paths, methods, sizes.field, sizes.stages, unread=unread)
+    classes = Classes(root, paths, methods, sizes.field, sizes.stages, unlisted=unlisted, unread=unread)
     classes.learn(program)
     file.classes = classes.run()
     if half := sizes.stages.half_read() | sizes.stages.half_written(written(file.classes)):

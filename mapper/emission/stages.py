@@ -28,7 +28,7 @@ _LISTED = (
 _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INNER = (*WIDTHS, "inner_size")  # of a layer that has no expansion
-_INPUTS = ("in_channels", "in_features", "input_size")
+INPUTS = ("in_channels", "in_features", "input_size")
 _ENDS = (
     "embedding_size",
     "pooled_size",
@@ -117,7 +117,7 @@ class Stages:
 
     def may_be(self, listed: Listed, item: Written, values: set[int]) -> bool:
         """Whether numbers may be widths of the list: another quantity, and another tower, have its values by chance."""
-        if item.tower != listed.tower and not item.hint.endswith(_INPUTS):
+        if item.tower != listed.tower and not item.hint.endswith(INPUTS):
             return False
         own = self.own.get(item.tower, set())
         if item.tower != listed.tower and values <= own | {2 * width for width in own}:  # two maps, joined
@@ -201,7 +201,7 @@ def _parts(root: Block) -> dict[str, list[Block]]:
 def _widths(blocks: list[Block], ends: tuple[str, ...]) -> set[int]:
     """The widths of blocks, but for what they read."""
     facts = (fact for block in blocks for fact in block.facts.values() if type(fact.value) is int)
-    return {fact.value for fact in facts if fact.name.endswith(ends) and not fact.name.endswith(_INPUTS)}
+    return {fact.value for fact in facts if fact.name.endswith(ends) and not fact.name.endswith(INPUTS)}
 
 
 def _leaves(block: Block) -> Iterator[Leaf]:
@@ -305,7 +305,7 @@ class _Stack:
             if _last(fact) == "hidden_size" and fact.value == last:
                 self.note(fact, end)
         for fact in (fact for block in beside if not _is_entry(block) for fact in block.facts.values()):
-            if fact.name.endswith(_INPUTS) and fact.value == last:
+            if fact.name.endswith(INPUTS) and fact.value == last:
                 self.note(fact, end)
         self.learn_pooled(root, around, beside)
         for leaf in (item for block in (root, around) for item in block.roles.values()):
@@ -325,7 +325,7 @@ class _Stack:
     def learn_entry(self, embedding: Fact) -> None:
         """Notes what the first stage reads where that is as wide as the embeddings, and no stage is."""
         for fact in self.facts[0]:
-            if fact.name.endswith(_INPUTS) and fact.value == embedding.value:
+            if fact.name.endswith(INPUTS) and fact.value == embedding.value:
                 self.found.entries.setdefault(id(fact), embedding)
 
     def learn_readers(self, root: Block, around: Block) -> None:
@@ -344,7 +344,7 @@ class _Stack:
                 *(below for top in tops if role for word in top.roles for below in _blocks_of(top, word)),
             ]
             for fact in (fact for block in nearest for fact in block.facts.values()):
-                if fact.name.endswith(_INPUTS) and fact.value in foreign:
+                if fact.name.endswith(INPUTS) and fact.value in foreign:
                     self.note(fact, Element(self.stream, widths.index(fact.value)))
             for maps in (
                 leaves for top in tops for value in top.roles.values() if (leaves := _in_order(value))
@@ -363,7 +363,7 @@ class _Stack:
 
     def of_own(self, fact: Fact, at: int) -> Element | None:
         """The element of the fact's own list; what the first stage reads is no stage's."""
-        is_input = self.stream is not None and fact.name.endswith(_INPUTS)
+        is_input = self.stream is not None and fact.name.endswith(INPUTS)
         listed = None if is_input else self.lists.get(fact.name)
         if listed is None:
             return None
@@ -375,7 +375,7 @@ class _Stack:
         """What a width in a stage is: that of the stage, of the one before, or of the next, which reads it."""
         if self.stream is None or not fact.name.endswith(WIDTHS):
             return None
-        places = (at - 1, at) if fact.name.endswith(_INPUTS) else (at, at + 1, at - 1)
+        places = (at - 1, at) if fact.name.endswith(INPUTS) else (at, at + 1, at - 1)
         known = dict(enumerate(self.stream.fact.value))
         return next((Element(self.stream, place) for place in places if known.get(place) == fact.value), None)
 

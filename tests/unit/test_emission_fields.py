@@ -83,7 +83,13 @@ def staged(family: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, di
     ("family", "expected"),
     [
         ("timm_ecaresnet_d", {"hidden_sizes"}),
-        ("segformer", {"head_dims", "heads", "hidden_sizes", "intermediate_sizes"}),
+        (
+            "segformer",
+            {
+                *("head_dims", "heads", "hidden_sizes", "intermediate_sizes"),
+                *("patch_embeddings_kernel_sizes", "patch_embeddings_strides"),
+            },
+        ),
         ("timm_convnext_maps", {"hidden_sizes", "layers"}),
     ],
 )

@@ -1,0 +1,90 @@
+"""Extents that no flow declares: by the sizes that they have to equal, or one for all that are one width."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from mapper.catalogue import find
+from mapper.emission import emit
+from mapper.emission.expressions import expression
+from mapper.emission.rolled import padding_text, period, repeated
+from mapper.inference import infer
+from mapper.rulebook.examples import header, is_near_miss
+from tests.shipped import RULEBOOK
+
+
+def sizes_and_code(name: str) -> tuple[dict[str, str], str]:
+    """The fields of the Config of a family's first example, or of a model of the catalogue, and the source behind them."""
+    family = next((item for item in RULEBOOK.families if item.name == name), None)
+    shown = next((item for item in family.examples if not is_near_miss(item)), None) if family else None
+    text = emit(infer(header(shown) if shown else find(name), RULEBOOK))
+    rows = (row.split("#")[0] for row in text.splitlines())
+    pairs = (row.split(": ", 1) for row in rows if row.startswith("    ") and " = " in row and ": " in row)
+    fields = {
+        name.strip(): value.rpartition(" = ")[2].strip()
+        for name, value in pairs
+        if name.strip().isidentifier()
+    }
+    return fields, text.partition("class Output:")[2]
+
+
+def test_the_channels_of_a_codec_are_a_list_that_every_unit_reads() -> None:
+    fields, code = sizes_and_code("encodec")
+    channels = ast.literal_eval(fields["wave_encoder_channels"])
+    assert len(channels) > 1
+    for at in range(len(channels)):
+        assert f"config.wave_encoder_channels[{at}]" in code
+
+
+def test_leaves_that_differ_in_numbers_alone_are_a_loop_over_lists_of_the_config() -> None:
+    _, code = sizes_and_code("facebook/mms-tts-eng")
+    loop = code[code.index("nn.ConvTranspose1d(") :]
+    assert "padding=(kernel_size - stride) // 2" in loop
+    assert "for in_channels, out_channels, kernel_size, stride in zip(" in loop
+
+
+def test_a_norm_is_as_long_as_the_map_before_it_where_no_flow_says_so() -> None:
+    _, code = sizes_and_code("d_fine")
+    assert "nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)" in code
+
+
+def test_what_is_joined_is_as_wide_as_its_parts_together() -> None:
+    _, code = sizes_and_code("ustc-community/dfine-small-coco")
+    assert "2 * (config.encoder_inner_channels // 2) + 2 * config.encoder_channels" in code
+
+
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        ([1, 1, 2, 2], "[size for size in sizes[1:] for _ in range(2)]"),
+        ([0, 0, 1, 1, 2, 2], "[size for size in sizes for _ in range(2)]"),
+        ([0, 0, 1], None),
+        ([2, 2, 1, 1], None),
+    ],
+)
+def test_elements_in_a_row_so_many_times_each_are_a_loop_in_a_loop(
+    places: list[int], text: str | None
+) -> None:
+    node = repeated("sizes", places, 3)
+    assert (node and expression(node)) == text
+
+
+def test_numbers_that_come_again_are_said_once() -> None:
+    assert [period((3, 7, 3, 7)), period((3, 7, 3)), period((1, 1))] == [2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("paddings", "passed", "text"),
+    [
+        ((4, 1), {"kernel_size": (16, 4), "stride": (8, 2)}, "(kernel_size - stride) // 2"),
+        ((1, 3), {"kernel_size": (3, 7)}, "kernel_size // 2"),
+        ((1, 2), {"kernel_size": (3, 7)}, ""),
+        ((1, 3), {}, ""),
+    ],
+)
+def test_paddings_are_worked_out_where_they_are_the_usual_ones(
+    paddings: tuple[int, ...], passed: dict[str, tuple[int, ...]], text: str
+) -> None:
+    assert padding_text(paddings, passed) == text
