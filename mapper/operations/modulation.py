@@ -62,3 +62,18 @@ def image_of_patches(x: Tensor, height: int, width: int, size: int) -> Tensor:
     """
     grid = x.unflatten(2, (size, size, -1)).unflatten(1, (height, width))
     return grid.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
+
+
+def map_of_patches(x: Tensor, grid: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
+    """Rows of patches, whose points have their channels side by side, to a map of any number of axes.
+
+    x (B, patches, points of a patch * C), grid: patches along each axis, sizes: points along each -> (B, C, *sizes)
+    """
+    sides = [size // count for size, count in zip(sizes, grid, strict=True)]
+    x = x.unflatten(2, (*sides, -1)).unflatten(1, grid)
+    last = 2 * len(grid) + 1
+    pairs = [axis for each in range(1, len(grid) + 1) for axis in (each, each + len(grid))]
+    x = x.permute(0, last, *pairs)
+    for each in range(len(grid)):
+        x = x.flatten(2 + each, 3 + each)
+    return x

@@ -106,3 +106,88 @@ def test_a_video_in_patches_is_denoised_as_a_text_says(tmp_path: Path) -> None:
     with torch.no_grad():
         wanted = model(video)
     compared(tmp_path, model, config, wanted, hidden_states=video, timestep=STEPS, encoder_hidden_states=TEXT)
+
+
+class RectifiedAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_q, self.to_k, self.to_v = (nn.Linear(SIZE, SIZE, bias=False) for _ in range(3))
+        self.to_out = nn.ModuleList([nn.Linear(SIZE, SIZE)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            maps(x).unflatten(2, (HEADS, -1)).transpose(1, 2) for maps in (self.to_q, self.to_k, self.to_v)
+        )
+        shares = F.relu(q) @ F.relu(k).mT
+        return self.to_out[0]((shares @ v / shares.sum(dim=-1, keepdim=True)).transpose(1, 2).flatten(2))
+
+
+class Reading(nn.Module):
+    """Attention over a text with other heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_q, self.to_k, self.to_v = (nn.Linear(SIZE, SIZE) for _ in range(3))
+        self.to_out = nn.ModuleList([nn.Linear(SIZE, SIZE)])
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        return self.to_out[0](attended(self.to_q(x), self.to_k(words), self.to_v(words), 3))
+
+
+class GatedMapLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn1, self.attn2 = RectifiedAttention(), Reading()
+        self.ff = parts(
+            conv_inverted=nn.Conv2d(SIZE, 40, 1),
+            conv_depth=nn.Conv2d(40, 40, 3, padding=1, groups=40),
+            conv_point=nn.Conv2d(20, SIZE, 1, bias=False),
+        )
+        self.scale_shift_table = nn.Parameter(torch.zeros(6, SIZE))
+
+    def forward(self, x: Tensor, words: Tensor, shared: Tensor, rows: int) -> Tensor:
+        first, last = (self.scale_shift_table + shared).split(3, dim=1)
+        x = x + first[:, 2:] * self.attn1(modulated(x, first[:, :1], first[:, 1:2]))
+        x = x + self.attn2(x, words)
+        y = modulated(x, last[:, :1], last[:, 1:2]).mT.unflatten(2, (rows, -1))
+        up, gate = self.ff.conv_depth(F.silu(self.ff.conv_inverted(y))).chunk(2, dim=1)
+        return x + last[:, 2:] * self.ff.conv_point(up * F.silu(gate)).flatten(2).mT
+
+
+class LinearPatches(nn.Module):
+    """Sana: no positions but those that convolutions tell apart, and a norm of the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch_embed = parts(proj=nn.Conv2d(3, SIZE, 2, 2))
+        self.time_embed = parts(
+            emb=parts(timestep_embedder=two("", 8, SIZE)), linear=nn.Linear(SIZE, 6 * SIZE)
+        )
+        self.caption_projection, self.caption_norm = two("", 10, SIZE), nn.RMSNorm(SIZE, eps=1e-5)
+        self.transformer_blocks = nn.ModuleList(GatedMapLayer() for _ in range(2))
+        self.proj_out = nn.Linear(SIZE, 2 * 2 * 5)
+        self.scale_shift_table = nn.Parameter(torch.zeros(2, SIZE))
+
+    def forward(self, image: Tensor) -> Tensor:
+        given: Any = self.time_embed
+        maps: Any = self.caption_projection
+        words = self.caption_norm(maps.linear_2(F.gelu(maps.linear_1(TEXT), approximate="tanh")))
+        time = through(given.emb.timestep_embedder, sinusoids(STEPS, 8))
+        shared = given.linear(F.silu(time)).unflatten(1, (6, SIZE))
+        x = self.patch_embed.proj(image)
+        rows, columns = x.shape[2:]
+        x = x.flatten(2).mT
+        for layer in self.transformer_blocks:
+            x = layer(x, words, shared, rows)
+        shift, scale = (self.scale_shift_table + time[:, None]).chunk(2, dim=1)
+        x = self.proj_out(modulated(x, shift, scale)).unflatten(2, (2, 2, 5)).unflatten(1, (rows, columns))
+        return x.permute(0, 5, 1, 3, 2, 4).reshape(2, 5, 2 * rows, 2 * columns)
+
+
+def test_an_image_is_denoised_by_linear_attention_and_gated_maps(tmp_path: Path) -> None:
+    model = randomise(LinearPatches().eval())
+    image = torch.randn((2, 3, 4, 8), generator=GENERATOR)
+    config = {"_class_name": "SanaTransformer2DModel", "num_attention_heads": HEADS, "num_cross_attention_heads": 3, "norm_eps": 1e-6, "interpolation_scale": None, "patch_size": 2, "sample_size": 8}  # fmt: skip
+    with torch.no_grad():
+        wanted = model(image)
+    compared(tmp_path, model, config, wanted, hidden_states=image, timestep=STEPS, encoder_hidden_states=TEXT)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from mapper.operations.modulation import (
     centred_sinusoids,
     image_of_patches,
+    map_of_patches,
     map_positions,
     middle_positions,
     modulated,
@@ -62,3 +63,10 @@ def test_timesteps_may_have_cosines_first_and_reach_the_last_frequency():
     wanted = [math.cos(2.5), math.cos(2.5e-4), math.sin(2.5), math.sin(2.5e-4)]
     torch.testing.assert_close(found, torch.tensor(wanted))
     assert math.isclose(float(sinusoids(x, steps, 4, False, 0)[0, 1]), math.sin(0.025), rel_tol=1e-5)
+
+
+def test_patches_of_a_video_come_back_to_their_places():
+    video = torch.randn(2, 3, 4, 6, 4)
+    cut = video.unfold(2, 2, 2).unfold(3, 3, 3).unfold(4, 1, 1)  # (B, C, 2, 2, 4, 2, 3, 1)
+    rows = cut.permute(0, 2, 3, 4, 5, 6, 7, 1).flatten(4).flatten(1, 3)
+    torch.testing.assert_close(map_of_patches(rows, (2, 2, 4), (4, 6, 4)), video, rtol=0, atol=0)
