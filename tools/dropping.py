@@ -12,6 +12,7 @@ A folder counts that `mapper` reads as exact. Names and shapes are changed in me
     module   all tensors of one parent name are taken out
     tensor   one tensor of a module that has several
     element  one element of a list, with all in it
+    everywhere  a module of the elements of a list, or a tensor of one, is taken out of all of them
     added    a module of one element of a list stands a second time in it, under a name of its own
     shape    one extent of a weight is one more than it was
 
@@ -121,6 +122,16 @@ def elements(tensors: Tensors) -> Iterator[Change]:
             yield Change("element", path, frozenset(names))
 
 
+def everywhere(tensors: Tensors) -> Iterator[Change]:
+    """A module in all elements of lists, and each tensor of one that has several."""
+    inside = [name for name in tensors if folded(parent(name)) != parent(name)]
+    for path, names in _by(lambda name: folded(parent(name)), inside).items():
+        yield Change("everywhere", path, frozenset(names))
+        alike = _by(folded, names)
+        for name, each in alike.items() if len(alike) > 1 else ():
+            yield Change("everywhere", name, frozenset(each))
+
+
 def additions(tensors: Tensors) -> Iterator[Change]:
     for path, names in _by(parent, tensors).items():
         if folded(path) != path and not path.rpartition(".")[2].isdigit():
@@ -141,6 +152,7 @@ KINDS: dict[str, Callable[[Tensors], Iterator[Change]]] = {
     "module": modules,
     "tensor": single_tensors,
     "element": elements,
+    "everywhere": everywhere,
     "added": additions,
     "shape": other_shapes,
 }

@@ -37,6 +37,12 @@ def test_each_kind_of_change_touches_what_it_says() -> None:
     assert (first.what, first.lost) == ("layers.0", {"layers.0.a.weight", "layers.0.a.bias"})
     assert [change.what for change in dropping.modules(TENSORS)] == ["embed", "layers.0.a", "layers.1.a"]
     assert len(list(dropping.single_tensors(TENSORS))) == 4  # a module of one tensor is the tensor
+    whole, *parts = dropping.everywhere(TENSORS)  # the module of both layers, and each tensor of it
+    assert (whole.what, len(whole.lost)) == ("layers.N.a", 4)
+    assert [(change.what, sorted(change.lost)) for change in parts] == [
+        ("layers.N.a.weight", ["layers.0.a.weight", "layers.1.a.weight"]),
+        ("layers.N.a.bias", ["layers.0.a.bias", "layers.1.a.bias"]),
+    ]
     added = next(dropping.additions(TENSORS)).made(TENSORS)
     assert set(added) - set(TENSORS) == {"layers.0.a_appended.weight", "layers.0.a_appended.bias"}
     other = next(dropping.other_shapes(TENSORS)).made(TENSORS)
