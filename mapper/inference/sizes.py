@@ -269,7 +269,9 @@ def _evidence(known: Known) -> str:
 
 
 def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
-    for role, extents in rule.shapes.items():
+    same = _same_sizes(scope, rule)
+    for role, texts in rule.shapes.items():
+        extents = tuple(same.get(text, text) for text in texts)
         for leaf in leaves_at(scope.block, role):
             if {*leaf.tensors} == {"bias"} and role not in rule.ties and not _reads_bias_alone(rule, role):
                 raise ArchitectureError(
@@ -277,6 +279,13 @@ def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
                     tensors=[f"{path}.weight" for path in leaf.place.expand()],
                 )
             yield from _of_leaf(leaf, extents, rule)
+
+
+def _same_sizes(scope: Scope, rule: FlowRule) -> dict[str, str]:
+    """Size -> the size that it is where the map between them is left out, as is any other between the same two."""
+    kept = rule.kept_widths.items()
+    mapped = {sizes for role, sizes in kept if leaves_at(scope.block, role)}
+    return {given: made for _, (made, given) in kept if (made, given) not in mapped}
 
 
 def _reads_bias_alone(rule: FlowRule, role: str) -> bool:

@@ -15,6 +15,9 @@ from mapper.rulebook.fields import Fields, Lines
 NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)*")
 TOPICS_WITHOUT_INPUT = ("tower", "root")
 _WORDS = re.compile(r'^ *"([^"]*)"$', re.MULTILINE)  # statements that are strings
+_IN_PLACE = re.compile(
+    r"^( *)if has\(([\w.]+)\):\n\1  (\w+) = \2\(\3\)(?=\n\1(?!else\b|elif\b)\S|\n(?!\1)|\n?\Z)", re.MULTILINE
+)  # `if has(map): x = map(x)`, and nothing else
 ANY = "_"  # an extent that a flow leaves open
 EITHER = " | "  # between roles beside a step of which one is enough
 
@@ -84,6 +87,17 @@ class FlowRule:
     def words(self) -> tuple[str, ...]:
         """What branches of the body add to the docstring."""
         return tuple(dict.fromkeys(_WORDS.findall(self.body)))
+
+    @cached_property
+    def kept_widths(self) -> dict[str, tuple[str, str]]:
+        """Optional maps of a value (`if has(map): x = map(x)`) -> the sizes of both sides, which are one where there is none."""
+        roles = (role for _, role, _ in _IN_PLACE.findall(self.body))
+        every = {role: self.shapes[role] for role in roles if role in self.shapes and role not in self.ties}
+        return {
+            role: (extents[0], extents[1])
+            for role, extents in every.items()
+            if len(extents) > 1 and all(text.isidentifier() and text != ANY for text in extents[:2])
+        }
 
     @cached_property
     def stored(self) -> tuple[str, ...]:

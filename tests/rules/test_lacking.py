@@ -41,7 +41,6 @@ OPTIONAL = (
 KNOWN = {
     "funnel": "lm_head",
     "lxmert": "answer_head.logit_fc.N",
-    "sew": "sew.feature_projection",  # needed where widths differ: the model that is made cannot be called
     "mask2former": "transformer_module.input_projections.N",
     "maskformer": "model.transformer_module.input_projection",
     "vits": "flow.flows.N.wavenet.in_layers.N.parametrizations.weight",

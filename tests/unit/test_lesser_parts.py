@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mapper.checkpoint import Checkpoint
 from mapper.errors import MapperError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
@@ -33,6 +34,13 @@ def test_what_one_layer_lacks_is_named(model_type: str, lost: str, role: str) ->
         infer(replace(known, tensors=tensors), RULEBOOK)
 
 
+def example(model_type: str) -> Checkpoint:
+    """The first complete example of a model type."""
+    family = next(family for family in RULEBOOK.families if model_type in family.model_types)
+    complete = (item for item in family.examples if item.expect.get("reading") == "exact")
+    return next(header(item) for item in complete if (item.config or {}).get("model_type") == model_type)
+
+
 @pytest.mark.parametrize("lost", ["token_mixer.qkv", "stages.2.blocks.0.token_mixer.qkv"])
 def test_a_linear_layer_that_is_left_of_an_attention_is_none(lost: str) -> None:
     """The output of FastViT's attention was called as all of it."""
@@ -44,3 +52,13 @@ def test_a_linear_layer_that_is_left_of_an_attention_is_none(lost: str) -> None:
     assert len(tensors) < len(known.tensors)
     with suppress(MapperError):  # it may be refused
         assert infer(replace(known, tensors=tensors), RULEBOOK).reading == "skeleton"
+
+
+def test_widths_that_differ_need_the_map_between_them() -> None:
+    """SEW without its projection was exact, and could not be called; where both widths are one there may be none."""
+    known = example("sew")
+    assert infer(known, RULEBOOK).reading == "exact"
+    rest = {name: info for name, info in known.tensors.items() if "feature_projection" not in name}
+    assert len(rest) < len(known.tensors)
+    with pytest.raises(MapperError, match="layer_norm"):
+        infer(replace(known, tensors=rest), RULEBOOK)
