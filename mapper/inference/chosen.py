@@ -146,13 +146,13 @@ def say_what_lacks(case: Case, chosen: Chosen, doubts: Doubts) -> None:
     every = list(outline.every())
     undecided = Open(outline.facts, outline.leaves, outline.asked)
     remedy = _OF_A_TYPE if outline.facts.config.model_type is None else LOST
+    varies = case.families.varies()
     for scope in chosen.lacking:
         if choices[id(scope)].problem:
             raise ArchitectureError(choices[id(scope)].problem)
         if case.judges(scope.block.home) and not undecided.awaits(scope, choices[id(scope)]):
-            doubts.gap(lacking_roles(scope, every), remedy)
+            doubts.gap(lacking_roles(scope, every, varies), remedy)
         undecided.add(scope, choices[id(scope)])
-    varies = case.families.varies()
     doubts.findings += differing_roles(every, varies)
     lacking = (*lacking_sublayers(every, varies), *lesser_parts(every, varies))
     doubts.unlike(list(dict.fromkeys(lacking)))

@@ -384,8 +384,8 @@ def lacking_recognition(families: Iterable[AnyFamily], names: Names, model_type:
     return ""
 
 
-def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
-    """A line for what an element of a list has not, and another element with a flow has."""
+def lacking_roles(scope: Scope, every: Iterable[Scope], varies: Sequence[str] = ()) -> list[str]:
+    """A line for what an element of a list has not, and another element with a flow has, but for roles that only some have."""
     for other in every:
         if (
             other is not scope
@@ -394,7 +394,9 @@ def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
             and other.parent is not None
         ):
             for role, value in other.block.roles.items():
-                if role not in scope.block.roles and _has_leaves(value):  # parts of a flow have none
+                if role not in (*scope.block.roles, *varies) and _has_leaves(
+                    value
+                ):  # parts of a flow have none
                     place, home = _first_leaf(value), other.block.home
                     lost = scope.block.home.child(*place[len(home) :]) if place.within(home) else role
                     return [f"{lost} is missing: '{home}' has {place}"]

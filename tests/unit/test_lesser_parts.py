@@ -62,3 +62,15 @@ def test_widths_that_differ_need_the_map_between_them() -> None:
     assert len(rest) < len(known.tensors)
     with pytest.raises(MapperError, match="layer_norm"):
         infer(replace(known, tensors=rest), RULEBOOK)
+
+
+def test_layers_that_share_the_attention_of_another_are_no_loss() -> None:
+    """Zamba2 stores it once: what has no flow is said, and no file is called incomplete."""
+    known = example("zamba2")
+    hybrid = next(name.split(".")[2] for name in known.tensors if "shared_transformer" in name)
+    more = {
+        name.replace(f"layers.{hybrid}.", "layers.2."): info
+        for name, info in known.tensors.items()
+        if f"layers.{hybrid}." in name and "shared_transformer" not in name
+    }
+    assert infer(replace(known, tensors={**known.tensors, **more}), RULEBOOK).reading == "skeleton"
