@@ -15,6 +15,7 @@ from mapper.emission.merge import is_same, join, merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
+from mapper.emission.sequential import as_arguments, is_chain
 from mapper.emission.settings import Setting, list_depth, of_tensor, setting, shared_facts
 from mapper.emission.stages import Stages
 from mapper.emission.unread import with_sizes
@@ -187,6 +188,9 @@ class Drafts:
                 for word in [key] if isinstance(key, str) else map(str, key):
                     draft.lines.append(self.child_line(draft, word, child))
         draft.methods = self.methods(folder, draft)
+        if draft.base == "nn.ModuleList" and is_chain(draft.methods, len(draft.lines) == 1):
+            draft.base, draft.methods = "nn.Sequential", []
+            draft.lines = [as_arguments(draft.lines[0])]
         return draft
 
     def child_line(self, draft: Draft, word: str, child: Folder | Leaf) -> str:

@@ -218,9 +218,14 @@ class Classes(Drafts):
         return names
 
     def repeats(self, folder: Folder, runs: list[list[tuple[int, ...]]]) -> bool:
-        """Whether what stands behind a first element is once here and more often in other stages."""
+        """Whether what stands behind a first element is once here, and as often or more often in other stages."""
         fact = self.counts.get(folder.place)
-        return fact is not None and len(runs) == 2 and len(runs[0]) == 1 and bool(self.stages.element(fact))
+        if fact is None or len(runs) != 2 or len(runs[0]) != 1:
+            return False
+        alike = [
+            other for other in self.counts.values() if (other.name, other.value) == (fact.name, fact.value)
+        ]
+        return bool(self.stages.element(fact)) or (fact.value == len(runs) and len(alike) > 1)
 
     def same_class(
         self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
@@ -407,7 +412,7 @@ class Classes(Drafts):
             return self.count(draft, folder, number)
         symbol = draft.symbol(fact, word_of(folder))
         others = ast.BinOp(ast.Name(symbol), ast.Sub(), ast.Constant(total - number))
-        return draft.place(Argument(f"{word_of(folder)}_count", number, others, {symbol: fact}))
+        return draft.place(Argument(symbol, number, others, {symbol: fact}))
 
     def rest_of_run(self, draft: Draft, folder: Folder, number: int, start: int) -> str:
         """How many equal elements end a run of one width: all of it, or all but its first; empty where they do not."""

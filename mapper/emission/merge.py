@@ -22,7 +22,8 @@ def merge_fixed(groups: list[list[Draft]]) -> list[list[Draft]]:
 
 
 def _fixes_one(one: Draft, other: Draft) -> bool:
-    if not one.methods or one.key()[:4] != other.key()[:4] or one.needs_config != other.needs_config:
+    is_run = bool(one.methods) or one.base == "nn.Sequential"
+    if not is_run or one.key()[:4] != other.key()[:4] or one.needs_config != other.needs_config:
         return False
     unlike = [
         pair for pair in zip(one.arguments, other.arguments, strict=True) if pair[0].form() != pair[1].form()

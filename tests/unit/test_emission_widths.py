@@ -88,3 +88,15 @@ def test_paddings_are_worked_out_where_they_are_the_usual_ones(
     paddings: tuple[int, ...], passed: dict[str, tuple[int, ...]], text: str
 ) -> None:
     assert padding_text(paddings, passed) == text
+
+
+def test_a_list_whose_elements_are_called_in_turn_is_torch_s_own_sequence() -> None:
+    _, code = sizes_and_code("timm/resnet18.a1_in1k")
+    assert "class Stage(nn.Sequential):" in code
+    assert "class Shortcut(nn.Sequential):" in code
+    assert "nn.ModuleList" not in code
+
+
+def test_layers_behind_a_first_one_are_counted_by_the_config_where_every_stage_has_two() -> None:
+    _, code = sizes_and_code("timm/resnet18.a1_in1k")
+    assert "*(Layer(channels=hidden_size) for _ in range(config.layers - 1))" in code
