@@ -51,6 +51,8 @@ class Argument:
         return f"{self.hint}:{self.expression_text()}"
 
     def expression_text(self) -> str:
+        if isinstance(self.expression, ast.Name):  # most are: no text of another node is a name
+            return self.expression.id
         return ast.dump(self.expression) if self.expression else ""
 
     def form(self) -> str:
@@ -163,10 +165,11 @@ class Draft:
 
     def key(self) -> tuple[Any, ...]:
         """Equal for drafts that can be one class."""
-        return (
-            self.base, tuple(self.lines), tuple(self.attributes.values()), tuple(self.methods),
-            tuple(argument.form() for argument in self.arguments), self.needs_config,
-        )  # fmt: skip
+        return *self.text(), tuple(argument.form() for argument in self.arguments), self.needs_config
+
+    def text(self) -> tuple[Any, ...]:
+        """What is written, with marks in place of the arguments."""
+        return self.base, tuple(self.lines), tuple(self.attributes.values()), tuple(self.methods)
 
 
 class _Names(ast.NodeTransformer):

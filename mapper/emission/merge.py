@@ -23,7 +23,7 @@ def merge_fixed(groups: list[list[Draft]]) -> list[list[Draft]]:
 
 def _fixes_one(one: Draft, other: Draft) -> bool:
     is_run = bool(one.methods) or one.base == "nn.Sequential"
-    if not is_run or one.key()[:4] != other.key()[:4] or one.needs_config != other.needs_config:
+    if not is_run or one.text() != other.text() or one.needs_config != other.needs_config:
         return False
     unlike = [
         pair for pair in zip(one.arguments, other.arguments, strict=True) if pair[0].form() != pair[1].form()
@@ -119,7 +119,7 @@ def is_same(one: ClassText, other: ClassText) -> bool:
     """Whether two finished classes have the same text: sizes that two facts know may be one field in the end."""
     first, second = one.drafts[0], other.drafts[0]
     return (
-        first.key()[:4] == second.key()[:4]
+        first.text() == second.text()
         and first.options == second.options
         and (one.resolved, one.locals, one.takes_config) == (other.resolved, other.locals, other.takes_config)
         and [*one.parameters] == [*other.parameters]
