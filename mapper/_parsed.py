@@ -17,8 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_MAGIC = b"mapper kept 8\n"  # raised when the layout changes
-_SIZES = struct.Struct("<QQI")  # length of the stamps, length of the head, checksum of both
+_MAGIC = b"mapper kept 9\n"  # raised when the layout changes
+_SIZES = struct.Struct("<QQQI")  # lengths of the stamps, the spans and the head, checksum of the three
+_SPAN = struct.Struct("<QQI")  # of a record: where it begins, its length, its checksum
 _KEPT = 8  # files of a kind side by side: those of a checkout, of a wheel, of a user's folders
 _SHIPPED = Path(__file__).resolve().parent / "_compiled"  # what a wheel brings along
 SUFFIX = ".kept"
@@ -54,24 +55,28 @@ def cache_folder() -> Path:
 class Kept:
     """One such file, in memory. Its records are decoded one by one."""
 
-    def __init__(self, head: bytes, body: bytes | memoryview):
+    def __init__(self, head: bytes | memoryview, spans: bytes | memoryview, body: bytes | memoryview):
         """Raises ValueError, LookupError or TypeError for a head that `keep` has not written."""
-        self.head, self.body = head, body
-        said = json.loads(head)
+        self.head, self.spans, self.body = head, spans, body
+        said = _decoded(head)
         self.text: str = said["text"]  # the digest of the files' labels and texts
         self.readers: str = said["readers"]  # the digest of the code that read them
         self.index: Any = said["index"]
-        self._spans: list[list[int]] = said[
-            "spans"
-        ]  # of each record: where it begins, its length, its checksum
+        self._count = len(spans) // _SPAN.size  # of records, of which there is one at least
+        if not self._count:
+            raise ValueError("no records")
 
     def record(self, at: int) -> Any:
         """What file number `at` gave; LookupError where that is damaged."""
-        start, length, checksum = self._spans[at]
-        part = bytes(self.body[start : start + length])
-        if len(part) != length or zlib.crc32(part) != checksum:
+        part, checksum = self._part(at)
+        if zlib.crc32(part) != checksum:  # of a file that was cut short, too
             raise LookupError(at)
-        return json.loads(part)
+        return _decoded(part)
+
+    def _part(self, at: int) -> tuple[bytes | memoryview, int]:
+        """The bytes of a record, and the checksum that they should have."""
+        start, length, checksum = _SPAN.unpack_from(self.spans, at % self._count * _SPAN.size)
+        return self.body[start : start + length], checksum
 
     def made(self, at: int) -> Any:
         """What was made of file number `at`, where that was kept too; LookupError where it is damaged."""
@@ -83,12 +88,12 @@ class Kept:
 
     @property
     def _files(self) -> int:
-        return len(self._spans) // 3
+        return self._count // 3
 
     def content(self, at: int) -> str:
         """The digest of all that is kept of file number `at`."""
-        spans = (self._spans[at + number * self._files] for number in range(3))
-        return digest(bytes(self.body[start : start + length]).hex() for start, length, _ in spans)
+        parts = (self._part(at + number * self._files)[0] for number in range(3))
+        return digest(bytes(part).hex() for part in parts)
 
     def numbers(self) -> dict[str, int]:
         """The digest of each file's text -> its number; empty where that is damaged."""
@@ -99,8 +104,13 @@ class Kept:
 
     def packed(self, stamps: bytes = b"") -> bytes:
         """The file's content."""
-        sizes = _SIZES.pack(len(stamps), len(self.head), zlib.crc32(stamps + self.head))
-        return b"".join((_MAGIC, sizes, stamps, self.head, self.body))
+        before = b"".join((stamps, self.spans, self.head))
+        sizes = _SIZES.pack(len(stamps), len(self.spans), len(self.head), zlib.crc32(before))
+        return b"".join((_MAGIC, sizes, before, self.body))
+
+
+def _decoded(text: bytes | memoryview) -> Any:
+    return json.loads(str(text, "ascii"))  # as `json.dumps` writes it
 
 
 class Read(NamedTuple):
@@ -118,10 +128,10 @@ def keep(files: Sequence[Read], text: str, readers: str, index: Any) -> Kept:
     parts = [json.dumps(part, separators=(",", ":")).encode() for part in (*records, *made, *marks, sources)]
     spans, start = [], 0
     for part in parts:
-        spans.append([start, len(part), zlib.crc32(part)])
+        spans.append(_SPAN.pack(start, len(part), zlib.crc32(part)))
         start += len(part)
-    head = {"text": text, "readers": readers, "index": index, "spans": spans}
-    return Kept(json.dumps(head, separators=(",", ":")).encode(), b"".join(parts))
+    head = {"text": text, "readers": readers, "index": index}
+    return Kept(json.dumps(head, separators=(",", ":")).encode(), b"".join(spans), b"".join(parts))
 
 
 def unpacked(raw: bytes | mmap.mmap, stamps: bytes | None = None) -> Kept | None:
@@ -129,14 +139,15 @@ def unpacked(raw: bytes | mmap.mmap, stamps: bytes | None = None) -> Kept | None
     start = len(_MAGIC) + _SIZES.size
     if raw[: len(_MAGIC)] != _MAGIC or len(raw) < start:
         return None
-    first, second, checksum = _SIZES.unpack_from(raw, len(_MAGIC))
-    middle, end = start + first, start + first + second
-    if end > len(raw) or zlib.crc32(raw[start:end]) != checksum:
+    first, second, third, checksum = _SIZES.unpack_from(raw, len(_MAGIC))
+    spans, head, end = start + first, start + first + second, start + first + second + third
+    view = memoryview(raw)
+    if end > len(raw) or zlib.crc32(view[start:end]) != checksum:
         return None
-    if stamps not in (None, raw[start:middle]):
+    if stamps not in (None, raw[start:spans]):
         return None
     try:
-        return Kept(raw[middle:end], memoryview(raw)[end:])
+        return Kept(view[head:end], view[spans:head], view[end:])
     except (ValueError, LookupError, TypeError):
         return None
 

@@ -23,9 +23,9 @@ def found(kind: str, folders: Sequence[Path]) -> list[SourceFile]:
     chosen: dict[str, SourceFile] = {}
     for folder in folders:
         top = "" if folder is folders[-1] else f"{folder.as_posix()}/"
-        for label, path, info in sorted(_below(os.path.join(folder, kind), kind)):
+        for label, path, size, time in sorted(_below(os.path.join(folder, kind), kind)):
             if label not in chosen:
-                chosen[label] = SourceFile(path, top + label, info.st_size, info.st_mtime_ns)
+                chosen[label] = SourceFile(path, top + label, size, time)
     return list(chosen.values())
 
 
@@ -37,8 +37,8 @@ def readers() -> list[SourceFile]:
     return [SourceFile(str(path), path.name, info.st_size, info.st_mtime_ns) for path, info in infos]
 
 
-def _below(folder: str, relative: str) -> list[tuple[str, str, os.stat_result]]:
-    """Each rule file in a folder and in those below it: its relative path, its path, and what the system says of it."""
+def _below(folder: str, relative: str) -> list[tuple[str, str, int, int]]:
+    """Each rule file in a folder and in those below it: its relative path, its path, its size and time of writing."""
     files = []
     waiting = [(folder, relative)]
     while waiting:
@@ -52,7 +52,8 @@ def _below(folder: str, relative: str) -> list[tuple[str, str, os.stat_result]]:
                 if entry.is_dir():
                     waiting.append((entry.path, f"{relative}/{entry.name}"))
                 elif entry.name.endswith(".yaml"):
-                    files.append((f"{relative}/{entry.name}", entry.path, entry.stat()))
+                    info = entry.stat()
+                    files.append((f"{relative}/{entry.name}", entry.path, info.st_size, info.st_mtime_ns))
     return files
 
 

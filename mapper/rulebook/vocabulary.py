@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -163,7 +164,7 @@ def ends_of(entries: Sequence[Entry]) -> Ends:
 class KeptEntries(Sequence[Entry]):
     """The entries of a file as they were kept. Each is made when it is asked for: most are of words that no name has."""
 
-    def __init__(self, document: Document, rows: list[Any], ends: Ends):
+    def __init__(self, document: Document, rows: list[str], ends: Ends):
         self.document, self.rows, self.ends = document, rows, ends
         self._made: dict[int, Entry] = {}
 
@@ -215,7 +216,7 @@ def vocabulary_of(document: Document) -> VocabularyFile:
 
 
 def plain_vocabulary(read: VocabularyFile) -> list[Any]:
-    """All of a file as JSON has it: of an entry where it stands, its names, and what it says beside these."""
+    """All of a file as JSON has it: of an entry, as a text of its own, where it stands, its names, and what it says beside these."""
     rows = []
     for entry in read.entries:
         assert entry.document is not None
@@ -223,12 +224,13 @@ def plain_vocabulary(read: VocabularyFile) -> list[Any]:
         said = {name: value for name in _SAID if (value := getattr(entry, name)) not in ((), False, None)}
         said |= {"bias": False} if entry.bias is False else {}
         row = [entry.section, entry.target, entry.scope, line, entry.names]
-        rows.append([*row, said] if said else row)
+        rows.append(json.dumps([*row, said] if said else row, separators=(",", ":")))
     ends = {section: list(tables) for section, tables in read.ends.items()}
     return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, read.words, ends]
 
 
-def _entry(document: Document, row: list[Any]) -> Entry:
+def _entry(document: Document, text: str) -> Entry:
+    row = json.loads(text)
     section, target, scope, line, names = row[:5]
     made = Entry(section, target, scope, tuple(names), document=document, line=line)
     for name, value in row[5].items() if len(row) > 5 else ():
