@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Elements(NamedTuple):
     has: dict[str, list[str]]  # folder (`{0}`: where first elements are others) -> words of one such folder
     numbers: dict[
         str, list[int]
-    ]  # folder -> the largest first number in it, and the largest step to the next
+    ]  # folder -> the largest first number in it, and the largest step to the next; where that is over 1, the numbers
     as_long: list[list[str]]  # two lists in one folder, always as long as each other, of several lengths
 
 
@@ -156,19 +156,26 @@ def _lists(inner: Inner) -> dict[Words, set[int]]:
 
 
 def _numbering(lists: Sequence[list[int]]) -> list[int]:
-    """The largest first number of lists, and, where one is long, the largest step to the next: what has no weights may stand between."""
+    """The largest first number of lists, and, where one is long, the largest step to the next: what has no weights may stand between.
+
+    Where something does, all their numbers.
+    """
     first = max(numbers[0] for numbers in lists)
-    steps = [other - one for numbers in lists for one, other in pairwise(numbers)]
-    return [first, max(steps)] if max(map(len, lists)) >= _TELLING else [first]
+    if max(map(len, lists)) < _TELLING:
+        return [first]
+    step = max(other - one for numbers in lists for one, other in pairwise(numbers))
+    return [first, step, *(sorted({*chain(*lists)}) if step > 1 else ())]
 
 
-def _gaps(numbers: Sequence[int], first: int | None = None, step: int | None = None) -> Iterator[int]:
-    """Numbers that a list leaves out, where it leaves out more than others do."""
+def _gaps(
+    numbers: Sequence[int], first: int | None = None, step: int | None = None, *shown: int
+) -> Iterator[int]:
+    """Numbers that a list leaves out, where it leaves out more than others do: one that these have, if any."""
     if first is not None and numbers[0] > first:
         yield first
     for one, other in pairwise(numbers):
         if step is not None and other - one > step:
-            yield one + step
+            yield next((number for number in shown if one < number < other), one + step)
 
 
 def _beside(lists: Iterable[Words]) -> Iterator[tuple[Words, Words]]:

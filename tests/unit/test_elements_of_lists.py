@@ -68,6 +68,10 @@ def test_a_number_is_missed_where_examples_have_it() -> None:
     with_steps = made([f"layers.{at}.a.weight" for at in (0, 2, 4)])  # what has no weights stands between
     assert lost(with_steps, [f"layers.{at}.a.weight" for at in (0, 2, 4, 6)]) == []
     assert lost(with_steps, [f"layers.{at}.a.weight" for at in (0, 4, 6)]) == ["layers.2"]
+    # as EnCodec's: an activation is the second of three
+    uneven = made([f"layers.{at}.a.weight" for at in (0, 1, 3, 4, 6)])
+    assert lost(uneven, [f"layers.{at}.a.weight" for at in (0, 3, 4, 6)]) == ["layers.1"]
+    assert lost(uneven, [f"layers.{at}.a.weight" for at in (0, 1, 4, 6)]) == ["layers.3"]
 
 
 def test_lists_that_are_always_as_long_as_each_other_are_so() -> None:
