@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from mapper.architecture import Fact, Leaf
 from mapper.emission.classes import NAME_CLOSE, Drafts, named_place, word_of
@@ -34,6 +34,7 @@ from mapper.emission.runs import COUNT
 from mapper.emission.settings import INDEX
 from mapper.emission.stages import INPUTS
 
+FEW_OF_A_CLASS = 3  # elements of one class among others; of fewer each is written by itself
 ELEMENT = "layer"  # what a loop over runs calls each of their layers
 
 
@@ -89,7 +90,7 @@ class Classes(Drafts):
             return rolled
         if differing:  # equal as their tensors may be
             groups = [((index,), child) for key, child in groups for index in key]
-        if comprehension := self.leaves(draft, folder, groups):
+        if comprehension := self.leaves(draft, folder, groups) or self.in_part(draft, folder, groups):
             return comprehension
         texts = {key: self.element(draft, folder, key[:1], child) for key, child in groups}
         order = sorted((index, key) for key in texts for index in key)
@@ -245,25 +246,69 @@ class Classes(Drafts):
             for name in order[0]
             if any(arguments[name].value != order[0][name].value for arguments in order)
         ]
-        given = {name: name for name in varying}
-        if [[arguments[name].value for arguments in order] for name in varying] == [
-            [True] + [False] * (len(order) - 1)
-        ]:
-            given = {varying[0]: "index == 0"}  # a child of the first element alone
-        draft.loops.update(given.values())
-        call = self.call(draft, first, order[0], given)
+        of_first = [True] + [False] * (len(order) - 1)  # a child of the first element alone
+        is_of_first = [[given[name].value for given in order] for name in varying] == [of_first]
+        if varying and not is_of_first:
+            return self.over(draft, folder, first, order, varying)
+        draft.loops.update(["index == 0"] if is_of_first else [])
+        call = self.call(draft, first, order[0], dict.fromkeys(varying, "index == 0"))
         if len(order) == 1 and folder.place not in self.counts:
             return f"[{call}]"
-        if not varying:
-            return f"{call} for _ in range({self.count(draft, folder, len(order))})"
-        if "index == 0" in given.values():
-            return f"{call} for index in range({self.count(draft, folder, len(order))})"
+        return f"{call} for {'index' if varying else '_'} in range({self.count(draft, folder, len(order))})"
+
+    def over(
+        self,
+        draft: Draft,
+        folder: Folder,
+        first: Folder,
+        order: list[dict[str, Argument]],
+        varying: list[str],
+    ) -> str:
+        """Elements of one class over the values in which they differ."""
+        given = {name: name for name in varying}
+        draft.loops.update(varying)
+        call = self.call(draft, first, order[0], given)
         last = sorted(varying, key=lambda name: name.endswith(INPUTS))  # by what the others give
         made = {name: self.each(draft, folder, name, [a[name] for a in order]) for name in last}
         marks = [made[name] for name in varying]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"
         return f"{call} for {', '.join(varying)} in zip({', '.join(marks)}, strict=True)"
+
+    def in_part(
+        self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
+    ) -> str:
+        """Several elements of one class as a loop over lists, each of the others by itself; empty where there is no such."""
+        order = sorted((index, key, child) for key, child in groups for index in key)
+        parts = [
+            [child for _, _, child in same]
+            for _, same in groupby(order, key=lambda item: self.kind_of(item[2]))
+        ]
+        loops = [self.loops_of(part) if len(part) > 1 else [] for part in parts]
+        alone = [part for part, loop in zip(parts, loops, strict=True) if not loop]
+        if len(alone) == len(parts) or any(len(part) > 1 for part in alone):
+            return ""
+        texts, at = [], 0
+        for part, varying in zip(parts, loops, strict=True):
+            first = part[0]
+            if varying and isinstance(first, Folder):
+                given = [self.arguments(child) for child in part if isinstance(child, Folder)]
+                texts.append(f"*({self.over(draft, folder, first, given, varying)})")
+            else:
+                texts.append(self.element(draft, folder, (order[at][0],), first))
+            at += len(part)
+        return f"[{', '.join(texts)}]"
+
+    def kind_of(self, child: Folder | Leaf) -> int:
+        """What elements of a list of one class have in common."""
+        return self.of_folder.get(id(child), -id(child))
+
+    def loops_of(self, part: list[Folder | Leaf]) -> list[str]:
+        """The parameters in which elements of one class differ, where each is a part of a list of the Config."""
+        folders = [child for child in part if isinstance(child, Folder) and id(child) in self.of_folder]
+        if len(folders) < len(part) or len(part) < FEW_OF_A_CLASS:
+            return []
+        return [*self.columns([self.arguments(folder) for folder in folders])]
 
     def each(self, draft: Draft, folder: Folder, name: str, arguments: list[Argument]) -> str:
         """The values of one parameter, an element's each: a list of the config that has them, or numbers."""

@@ -107,12 +107,12 @@ class _Names:
             for block in {id(self.blocks.get(id(leaf))) for leaf, _ in width.at}:
                 by_block.setdefault(block, []).append(width)
         for block, widths in by_block.items():
-            made = (width for width in widths if not width.parts and _is_made(width))
+            made = (width for width in widths if not width.parts and _is_passed_on(width))
             for width in (width for width in made if self.is_unsaid(width)):
                 is_inner = {id(self.blocks.get(id(leaf))) for leaf, _ in width.at} == {block}
                 beside = (other.root() for other in widths if other.value == width.value)
                 beside = (
-                    other for other in beside if _is_made(other) and (is_inner or self.is_unsaid(other))
+                    other for other in beside if (_is_passed_on(other) if self.is_unsaid(other) else is_inner)
                 )
                 for other in beside:
                     followed.join(other, width)
@@ -227,15 +227,10 @@ def _given(leaf: Leaf) -> int:
     )
 
 
-def _is_made(width: Width) -> bool:
-    """Whether something is known that gives so many channels."""
-    return any(_ways(width.root()))
-
-
 def _is_passed_on(width: Width) -> bool:
     """Whether one leaf gives what another reads: what only one knows of goes with something that is not followed."""
-    ways = _ways(width)
-    return any(ways) and (width.is_read or not all(ways))
+    ways = _ways(width.root())
+    return any(ways) and (width.root().is_read or not all(ways))
 
 
 def _inner(block: Block) -> Iterator[Block]:

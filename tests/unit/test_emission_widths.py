@@ -100,3 +100,16 @@ def test_a_list_whose_elements_are_called_in_turn_is_torch_s_own_sequence() -> N
 def test_layers_behind_a_first_one_are_counted_by_the_config_where_every_stage_has_two() -> None:
     _, code = sizes_and_code("timm/resnet18.a1_in1k")
     assert "*(Layer(channels=hidden_size) for _ in range(config.layers - 1))" in code
+
+
+def test_stages_of_one_class_before_another_one_are_a_loop_over_parts_of_lists() -> None:
+    _, code = sizes_and_code("laion/clap-htsat-fused")
+    assert "for hidden_size, heads, layers, out_channels in zip(" in code
+    assert "config.audio_hidden_sizes[:-1]" in code
+    assert "config.audio_hidden_sizes[1:]" in code
+
+
+def test_what_a_block_gives_is_no_inner_width_of_it() -> None:
+    """The masks' embeddings are as wide as the map that they are multiplied with, not as the layers before them."""
+    _, code = sizes_and_code("facebook/mask2former-swin-tiny-ade-semantic")
+    assert "nn.Linear(config.inner_size, 256)" in code
