@@ -201,6 +201,7 @@ def _assign(
         alone = (
             bool(child.roles) and homes.count(child.home) == 1
         )  # a part without leaves is a method of its user
+        alone = alone and not _holds_others(child, blocks)
         own = alone and child.home != owner.place and child.home.within(owner.place) and root.at(child.home)
         folder = root.find(child.home) if own else owner
         if own and folder.block is None:
@@ -210,6 +211,11 @@ def _assign(
             owner.methods.append(child)
         owners[id(child)] = folder
         _assign(child, folder, root, owners, inner, called)
+
+
+def _holds_others(block: Block, beside: list[Block]) -> bool:
+    """Whether blocks beside one stand in its folder: a convolution behind the layers, under the name of the encoder."""
+    return any(other.home != block.home and other.home.within(block.home) for other in beside)
 
 
 def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]:

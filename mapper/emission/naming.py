@@ -84,6 +84,7 @@ def _tower_name(flow: str) -> str:
     """`decoder_mixed` is a decoder: what stands behind the noun tells flows apart, not classes. Of steps one says it."""
     steps = [step.split("_") for step in flow.split(JOINED)]
     words = next((step for step in steps if not _NOUNS.isdisjoint(step)), steps[0])
+    words = ["encoder"] if words == ["embeddings"] else words  # which any has
     at = next((at for at, word in enumerate(words) if word in _NOUNS), len(words))
     return "_".join(words[: at + 1])
 
