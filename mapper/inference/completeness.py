@@ -11,7 +11,7 @@ from mapper.inference.config import Config
 from mapper.inference.matching import AnyFamily, FamilyMatch
 from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
-from mapper.naming.members import DIRECTIONS, LENGTHS
+from mapper.naming.members import DIRECTIONS, LENGTHS, UNDIVIDED
 from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.complete import ROOT, lacking, lesser
 from mapper.rulebook.elements import Words, spelled
@@ -314,7 +314,8 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
 
 def _halves(leaf: Leaf) -> Iterator[str]:
     """What a norm, a weight-normed kernel or a recurrent layer has of a pair without the other."""
-    pairs = [*_NORMED, *_recurrent_pairs(leaf)]
+    is_divided = any(name in leaf.tensors for name in UNDIVIDED)  # its vectors are called as directions are
+    pairs = [*(() if is_divided else _NORMED), *_recurrent_pairs(leaf)]
     for pair in [*_PAIRS, *pairs] if leaf.kind == "BatchNorm" else pairs:
         there = [name for name in pair if name in leaf.tensors]
         if len(there) == 1:
