@@ -58,7 +58,7 @@ CASES = {
     "vae": (vae, {**RELU, "chain.output": "sigmoid"}),
     "vae_of_maps": (vae_of_maps, {**RELU, **PLAIN, "chain.stride": 2, "chain.up_stride": 2, "chain.up_padding": "exact", "chain.pooling": "none", "chain.reduction": "flatten"}),
     "beside": (beside, {"chain.activation": "tanh", "chain.output": "none"}),
-    "deviation": (deviation, {**RELU, **PLAIN, "norm.eps": 1e-5, "chain.activation_before_norm": True, "chain.pooling": "none", "chain.reduction": "mean_std"}),
+    "deviation": (deviation, {**RELU, **PLAIN, "norm.eps": 1e-5, "chain.activation_before_norm": True, "chain.pooling": "none", "chain.reduction": "mean_std", "chain.dilation": 1}),
     "dueling": (dueling, {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}),
     "two_branches": (two_branches, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "convDb:chain.output": "normalised"}),
     "named_block": (named_block, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "chain.residual": "after_activation"}),

@@ -371,3 +371,22 @@ def test_what_cannot_be_read_is_said_in_words(said, why):
     net = layers(a=nn.Linear(3, 4), b=nn.Linear(4, 2))
     with pytest.raises(HintError, match=why):
         mapper.build(net.state_dict(), hints={**PLAIN, "b:chain.reads": said})
+
+
+@torch.no_grad()
+def test_layers_that_are_wrapped_alone_stand_in_the_order_of_their_list():
+    """As a time-delay network has them (x-vectors): whose convolutions may be dilated, which is asked."""
+    torch.manual_seed(3)
+    made = {"0.conv": nn.Conv1d(3, 4, 3, padding=1), "2.norm": nn.BatchNorm1d(4), "3.conv": nn.Conv1d(4, 4, 3, padding=2, dilation=2), "5.norm": nn.BatchNorm1d(4), "10.w": nn.Linear(8, 2)}  # fmt: skip
+    for name in ("2.norm", "5.norm"):
+        made[name].running_mean.uniform_(-1, 1)
+        made[name].eval()
+    net = Layers({f"blocks.{name}": made[name] for name in sorted(made)})  # as safetensors has them
+    told = {**MAPS, "norm.eps": 1e-5, "chain.activation_before_norm": True, "chain.reduction": "mean_std"}
+    assert asked(net, told).keys() == {"chain.dilation"}
+    told |= {"chain.dilation": 1, "blocks.3.conv:chain.dilation": 2}
+    x = torch.randn(2, 3, 9)
+    y = made["2.norm"](made["0.conv"](x).relu())
+    y = made["5.norm"](made["3.conv"](y).relu())
+    wanted = made["10.w"](torch.cat((y.mean(2), y.std(2)), dim=1))
+    torch.testing.assert_close(given(net, told, x), wanted)

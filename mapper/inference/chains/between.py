@@ -97,8 +97,8 @@ class Between:
         # Whether the arms of a fork have given vectors, or a spread beside a mean has them.
         self.is_reduced = False
         self.is_even = False  # whether an arm beside leaves maps as large as they are
-        # Whether an arm beside has the same sizes: how far apart it reads may differ.
-        self.is_alike = False
+        # Whether an arm beside has the same sizes, or it is a time-delay network: how far apart it reads may differ.
+        self.is_alike = _gives_spread(links)
         self.is_mean = False  # whether its last layer gives a mean, beside a spread
         self.is_whole_read = False  # whether all positions of its last layer's sequence are read
         # Of recurrent layers: the state it begins with, and that it ends in.
@@ -474,3 +474,9 @@ def _has_frames(links: Sequence[Link]) -> bool:
     flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
     first = next(flat, len(links))
     return any(link.element.group == RECURRENT for link in links[first:])
+
+
+def _gives_spread(links: Sequence[Link]) -> bool:
+    """Whether a row has two numbers for each channel of a sequence, as its mean and its spread (x-vectors)."""
+    flat = (link for link in links if link.before.form == MAPS and link.element.group == LINEAR)
+    return any(link.before.axes == 1 and link.places == 2 for link in flat)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mapper.inference.chains.elements import Element
@@ -40,7 +41,10 @@ def numbered_before(elements: Sequence[Element]) -> dict[int, int]:
 
 
 def listed_before(elements: Sequence[Element]) -> dict[int, set[int]]:
-    """For each layer that has a place of its own in a list those before it there: `fc.0` stands before `fc.2.1`."""
+    """For each layer that has a place of its own in a list those before it there: `fc.0` stands before `fc.2.1`.
+
+    One that is wrapped in an element of its own has it, too: `blocks.2.norm` before `blocks.3.conv`.
+    """
     found: dict[int, set[int]] = {}
     for members in _members(elements).values():
         alone = [(number, element) for number, element, is_alone in members if is_alone]
@@ -55,13 +59,18 @@ def listed_before(elements: Sequence[Element]) -> dict[int, set[int]]:
 def _members(
     elements: Sequence[Element],
 ) -> dict[Sequence[object], list[tuple[tuple[int, ...], Element, bool]]]:
-    """The layers below each list: at which number, and whether they are its very elements."""
+    """The layers below each list: at which number, and whether they are its very elements, or alone in them."""
     found: dict[Sequence[object], list[tuple[tuple[int, ...], Element, bool]]] = {}
+    folders = [
+        tuple(element.leaf.place[: at + 1]) for element in elements for at in range(len(element.leaf.place))
+    ]
+    held = Counter(folders)
     for element in elements:
         place = element.leaf.place
         for at, part in enumerate(place):
             if at and isinstance(part, tuple):
-                found.setdefault(tuple(place[:at]), []).append((part, element, len(place) == at + 1))
+                is_alone = held[tuple(place[: at + 1])] == 1
+                found.setdefault(tuple(place[:at]), []).append((part, element, is_alone))
     return found
 
 
