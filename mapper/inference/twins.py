@@ -16,6 +16,7 @@ from mapper._dataclass import dataclass
 from mapper.catalogue import published
 from mapper.errors import listed
 from mapper.inference.completeness import (
+    MayLack,
     asks_for,
     broken_promises,
     deciding,
@@ -427,7 +428,9 @@ class Twins:
         optional = may_lack(family, config, model_type, unused)
         if not names.has("bias"):  # the same layers without any: no module lacks its own
             optional.append("bias")
-        return model_type in family.complete.types and bool(lacking_of_examples(family, names, optional, ()))
+        known = family.complete
+        is_known = known.is_sure and model_type in known.types
+        return is_known and bool(lacking_of_examples(family, names, MayLack(optional)))
 
 
 def _has_more(twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
