@@ -14,6 +14,7 @@ from mapper.inference.asking import Asked
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.possible import possible
 from mapper.inference.requirements import Needs
 from mapper.inference.roots import TASK
 from mapper.inference.scopes import TOWER_LISTS, Scope, leaf_scope, list_totals, starred
@@ -168,10 +169,19 @@ class Filler:
         values = self.twins.differ(scope, name, known, leaf) if self.twins else []
         if not values and not self.facts.families.are_vouched_for:
             values = self.disputed(scope, name, known)
+        if (
+            values and known.evidence != "config"
+        ):  # a field against a shape is a contradiction, and none of this
+            values = self.left_of(scope, name, known, values)
         if values:
             self.facts.ask(scope, name)
             self.ask(scope, name, values)
         return bool(values)
+
+    def left_of(self, scope: Scope, name: str, known: Known, values: Sequence[Any]) -> list[Any]:
+        """What shapes leave of several values; nothing, where that is what is known."""
+        left = possible(scope, name, values, self.rulebook.flows, self.facts)
+        return [] if left == [known.value] else left if len(left) > 1 else list(values)
 
     def disputed(self, scope: Scope, name: str, known: Known) -> list[Any]:
         """The values of a flag that fields of the config say, where they say both.
