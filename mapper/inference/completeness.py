@@ -7,6 +7,7 @@ from typing import Any
 
 from mapper._dataclass import dataclass
 from mapper.architecture import NORMS, Block, Leaf, Place
+from mapper.catalogue import published
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
 from mapper.inference.matching import AnyFamily, FamilyMatch
@@ -263,6 +264,21 @@ def asks_for(config: Mapping[str, Any], field: str) -> bool:
     """Whether a field of a config is there and asks for what it decides."""
     said = _said(config, field)
     return said is not None and _asks(said)
+
+
+def has_more(family: Family, model_type: str, names: Names, config: Mapping[str, Any]) -> bool:
+    """Whether names are there that a type has only where a field of its config asks for them, and none does."""
+    said = stated(model_type, config)
+    return any(
+        names.has(pattern) and not any(asks_for(said, field) for field in fields)
+        for pattern, fields in deciding(family, model_type).items()
+    )
+
+
+def stated(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config of a type; what it leaves out is what the class has by default."""
+    row = published.find(model_type)
+    return {**(row.fields if row else {}), **config}
 
 
 def by_element(family: Family, config: Mapping[str, Any], model_type: str | None) -> list[str]:

@@ -13,17 +13,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mapper._dataclass import dataclass
-from mapper.catalogue import published
 from mapper.errors import listed
 from mapper.inference.completeness import (
     MayLack,
-    asks_for,
     broken_promises,
-    deciding,
+    has_more,
     lacking_kept_roles,
     lacking_names,
     lacking_of_examples,
     may_lack,
+    stated,
 )
 from mapper.inference.computed import sources
 from mapper.inference.evidence import Known
@@ -34,6 +33,7 @@ from mapper.inference.names import words_of as words_of_place
 from mapper.inference.scopes import is_part
 from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import in_region, pattern_words
+from mapper.rulebook.complete import is_around, unheard
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import TYPE, UNSET
 from mapper.rulebook.families import field_of
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mapper.inference.names import Names
     from mapper.inference.part import Home
     from mapper.inference.scopes import Scope
+    from mapper.rulebook.elements import Words
     from mapper.rulebook.families import Family
     from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
@@ -83,6 +84,7 @@ class Twins:
         self.asked: set[str] = set()
         self._of: dict[str | None, list[Twin]] = {}
         self._near: dict[Scope, list[Twin]] = {}
+        self._others: dict[tuple[str, str | None], list[Words]] = {}
         self._tracing: set[tuple[Scope, str]] = set()  # what is being followed to what it rests on
 
     def differ(self, scope: Scope, name: str, known: Known | None, leaf: Leaf | None = None) -> list[Any]:
@@ -294,14 +296,15 @@ class Twins:
                 [twin for twin in twins if bool(twin.family.towers) == joins] for joins in (True, False)
             )
             plausible = [twin for group in groups for twin in self._plausible(group)]
-            alike = self._of_these_names(twins, tower)
-            self._of[tower] = [twin for twin in alike if twin in plausible]
+            alike = [twin for twin in self._of_these_names(twins, tower) if twin in plausible]
+            self._of[tower] = alike
         place = scope.block.home
         near = [
             twin
             for twin in self._of[tower]
             if twin.home.holds(place) or scope.tower_name in twin.family.towers
         ]
+        near = self._with_all_modules(near, scope, tower) or near
         if families.vouch_for_tower(scope):
             return [twin for twin in near if twin.family.towers]
         joined = self._joined_by(scope)
@@ -341,12 +344,12 @@ class Twins:
     def _may_be(self, family: Family, model_type: str) -> bool:
         """Whether a checkpoint that lacks nothing of its own may be of a type, with what the class has by default."""
         names, config = self.names, self.facts.config.part("")
-        stated = _stated(model_type, config)
+        said = stated(model_type, config)
         return not (
             lacking_names(family, names, model_type)
             or lacking_kept_roles(family, (self.root, *self.root.below()))
             or self._lacks(family, model_type, names, config)
-            or broken_promises(family, stated, names, model_type)[0]
+            or broken_promises(family, said, names, model_type)[0]
         )
 
     def _twins(self, tower: str | None) -> Iterator[Twin]:
@@ -418,8 +421,26 @@ class Twins:
         names = self.names.within(part.region) if part else self.names
         config = self.facts.config.part(part.folder if part else "")
         whole = [twin for twin in twins if not self._lacks(twin.family, twin.model_type, names, config)]
-        alike = [twin for twin in whole if not _has_more(twin, names, config)]
+        alike = [twin for twin in whole if not has_more(twin.family, twin.model_type, names, config)]
         return alike or whole
+
+    def _with_all_modules(self, twins: list[Twin], scope: Scope, tower: str | None) -> list[Twin]:
+        """Those in whose examples all modules stand that do so beside a block here and around it, such as a norm behind all layers."""
+        around = words_of_place(scope.block.home)
+        return [
+            twin
+            for twin in twins
+            if not any(is_around(folder, around) for folder in self._unheard(twin, tower))
+        ]
+
+    def _unheard(self, twin: Twin, tower: str | None) -> list[Words]:
+        """The folders in which modules stand that no example of a type has."""
+        key = twin.model_type, tower
+        if key not in self._others:
+            part = self.facts.families.strangers[tower] if tower is not None else None
+            paths = (self.names.within(part.region) if part else self.names).tensors()
+            self._others[key] = unheard(twin.family.complete, twin.model_type, paths, twin.family.recognise)
+        return self._others[key]
 
     def _lacks(self, family: Family, model_type: str, names: Names, config: Mapping[str, Any]) -> bool:
         """Whether names are missing that all examples of a type of a family have."""
@@ -431,21 +452,6 @@ class Twins:
         known = family.complete
         is_known = known.is_sure and model_type in known.types
         return is_known and bool(lacking_of_examples(family, names, MayLack(optional)))
-
-
-def _has_more(twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
-    """Whether names are there that a twin's type has only where a field of its config asks for them, and none does."""
-    said = _stated(twin.model_type, config)
-    return any(
-        names.has(pattern) and not any(asks_for(said, field) for field in fields)
-        for pattern, fields in deciding(twin.family, twin.model_type).items()
-    )
-
-
-def _stated(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config of a type; what it leaves out is what the class has by default."""
-    row = published.find(model_type)
-    return {**(row.fields if row else {}), **config}
 
 
 def _fields(family: Family, model_type: str) -> Iterator[tuple[str, ...]]:

@@ -38,6 +38,7 @@ class Made(NamedTuple):
     towers: list[str]  # types of towers in these examples
     elements: Sequence[Elements]
     is_sure: bool  # False: one example alone does not show what may be missing
+    of_types: dict[str, Folders]  # model type -> what some of its examples have inside beside that
 
 
 class Complete(NamedTuple):
@@ -63,9 +64,59 @@ def made_of(examples: Iterable[Complete], recognise: Sequence[str]) -> Made:
     inside, outside = sides
     is_sure = len(every) >= _FEW
     always = inside.shared()
+    of_types = _of_types(zip((example.model_type for example in every), lists[0], strict=True), always)
     return Made(
-        always, outside.shared(only_tensors=True), inside.but(always), types, towers, elements, is_sure
+        always,
+        outside.shared(only_tensors=True),
+        inside.but(always),
+        types,
+        towers,
+        elements,
+        is_sure,
+        of_types,
     )
+
+
+def _of_types(examples: Iterable[tuple[str, Inner]], shared: Folders) -> dict[str, Folders]:
+    """What examples of each type have in folders beside what is in every one."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for model_type, inner in examples:
+        own = found.setdefault(model_type, {})
+        for folder, words in inner.items():
+            name = spelled(folder)
+            own.setdefault(name, set()).update(words.difference(shared.get(name, ())))
+    return {
+        model_type: {folder: sorted(words) for folder, words in sorted(own.items()) if words}
+        for model_type, own in sorted(found.items())
+    }
+
+
+def unheard(made: Made, model_type: str, paths: Sequence[Words], recognise: Sequence[str]) -> list[Words]:
+    """The folders that examples of a type have, and in which a module stands here that is in none of them.
+
+    Of a type without examples, and of heads and what else stands at the top, nothing is known.
+    """
+    own = made.of_types.get(model_type)
+    home = home_of(paths, recognise)
+    inside = _parted([path for path in paths if _SAME.get(str(path[-1]), path[-1]) == "weight"], home)[0]
+    found: dict[Words, None] = {}
+    for path in inside if own is not None else ():
+        folder, word = path[:-2], path[-2] if path[1:] else ()
+        known = {*made.inside.get(spelled(folder), ()), *(own or {}).get(spelled(folder), ())}
+        if folder and known and isinstance(word, str) and word not in known:
+            found[home + folder] = None
+    return list(found)
+
+
+def is_around(folder: Sequence[str | tuple[int, ...]], home: Sequence[str | tuple[int, ...]]) -> bool:
+    """Whether a folder is the home of a block or around it; of several equal layers any of them."""
+    return len(folder) <= len(home) and all(map(_is_one_of, folder, home))
+
+
+def _is_one_of(one: str | tuple[int, ...], other: str | tuple[int, ...]) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return not set(one).isdisjoint(other)
+    return one == other
 
 
 def words_of(name: str) -> Words:
