@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
+_READ = "input_size"  # of what stands between towers
+_JOINED = (
+    "stack_merge_group_downsample_reduction_factor"  # words of fields with how many states are read at once
+)
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
 # How many channels of a head rotary embeddings turn, and their share.
 _TURNED = ("rotary.dim", "rotary.fraction")
@@ -343,7 +347,8 @@ def _needed(facts: Facts, root: Scope, ignored: Mapping[str, Ignored]) -> list[F
     """The fields that nobody read and that some computation must need."""
     towers = _towers(facts)
     layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
-    said = {item.name: item.value for item in facts.hints.given} | _shown_ratios(towers)
+    given = {item.name: item.value for item in facts.hints.given}
+    said = given | _shown_ratios(towers) | _shown_groups(root, towers)
     _check_idle(facts)
     told = told_by_names(facts.config.vocabulary, root)
     return facts.config.telling(ignored, layers - {1}, towers, said, told)
@@ -380,6 +385,15 @@ def _shown_ratios(towers: Sequence[Scope]) -> dict[str, Any]:
         if width and len(widths) == 1:
             found[f"feed_forward.ratio.{at}"] = widths.pop() / width.value
     return found
+
+
+def _shown_groups(root: Scope, towers: Sequence[Scope]) -> dict[str, Any]:
+    """How many states of a tower a block outside of the towers reads at once, as shapes show it."""
+    widths = {known.value for tower in towers if (known := tower.solved.get("hidden_size"))}
+    between = [scope.solved.items() for scope in root.below() if scope.tower is None]
+    sizes = {known.value for solved in between for name, known in solved if name.endswith(_READ)}
+    found = {size // width for size in sizes for width in widths if size > width and size % width == 0}
+    return {f"{_JOINED}.{count}": count for count in found}
 
 
 def unread_fields(config: Config, families: Families) -> list[str]:

@@ -46,6 +46,7 @@ DRAWN = {  # by their numbers
     "three maps in a row of modules, behind a norm": 1106,
     "a pooler that nothing reads": 1224,
     "the last norm of positions that stand among words": 9016,
+    "a field with how many frames three maps read at once": 331200,
 }
 
 
