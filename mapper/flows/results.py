@@ -20,6 +20,7 @@ from mapper.operations.registry import operation_names, operation_signature
 
 _UNKNOWN, _ONE = 0, 1  # results; two and more are so many
 _STATES = "last_hidden_state"  # the output that is one tensor in every model
+_TORCH = "F."  # before torch's own functions, whose first argument is one tensor
 _SINGLE = ("Linear", "Embedding", "Conv", "Norm")  # in the kinds of leaves that give one
 
 
@@ -108,6 +109,8 @@ class _Walk(Walk):
             return _UNKNOWN if signature.is_module else signature.arity
         if isinstance(node.func, ast.Attribute):
             self.count(node.func)
+        if name.startswith(_TORCH):
+            self.take_one(node.args[:1])
         if name == "output":
             self.take_one(keyword.value for keyword in node.keywords if keyword.arg == _STATES)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):

@@ -24,6 +24,7 @@ def root() -> Block:
         "x = tower()\nreturn output(y=head(x))",
         "x = tower()\nreturn output(y=x + 1)",
         "x = tower()\nreturn output(y=merge_heads(x))",
+        "x = tower()\nreturn output(y=F.relu(x))",
         "a, b, c = tower()\nreturn output(y=head(a + b + c))",
         "x = tower()\nreturn output(last_hidden_state=x, y=head(input_ids))",
     ],

@@ -105,3 +105,44 @@ def test_one_base_of_angles_that_nothing_stretches_is_that_of_all_layers(
     angles = {"rope_theta": 10000.0, "rope_type": "default"}
     architecture = read(example("olmo2", "exaone4"), rope_parameters=angles, **more)
     assert ("rotary.local" in asked(architecture)) is is_asked
+
+
+@pytest.mark.parametrize("word", ["attn", "self_attention"])
+def test_a_layer_of_bert_whose_attention_is_called_otherwise_is_one(word: str) -> None:
+    plain = example("bert", "bert")
+    tensors = {name.replace(".attention.", f".{word}."): info for name, info in plain.tensors.items()}
+    other = Checkpoint("x", "manifest", tensors, plain.config)
+    before = {block.role: block.flow for block in read(plain).root.blocks()}
+    architecture = read(other)
+    assert architecture.reading == "unverified"
+    assert {block.role: block.flow for block in architecture.root.blocks()} == before
+
+
+def test_windows_of_cosine_similarity_are_known_by_their_maps_whatever_attention_is_called() -> None:
+    plain = example("swinv2", "swinv2")
+    tensors = {name.replace(".attention.", ".attn."): info for name, info in plain.tensors.items()}
+    architecture = read(Checkpoint("x", "manifest", tensors, plain.config))
+    assert value(architecture, "attention.pattern") == "cosine_windows"
+
+
+def test_a_norm_that_is_called_by_two_words_for_a_feed_forward_network_is_its_own() -> None:
+    plain = example("llama", "llama")
+    renamed = {
+        name.replace("post_attention_layernorm", "pre_feed_forward_norm").replace(
+            "input_layernorm", "pre_attention_norm"
+        ): info
+        for name, info in plain.tensors.items()
+    }
+    roles = {leaf.role for leaf in read(Checkpoint("x", "manifest", renamed, plain.config)).leaves}
+    assert {"norm_attention", "norm_feed_forward"} <= roles
+
+
+def test_a_merger_of_patches_has_the_words_of_a_gated_network() -> None:
+    plain = example("glm4v_vision", "glm4v_vision")
+    words = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    tensors = {
+        ".".join(words.get(part, part) for part in name.split(".")) if "merger" in name else name: info
+        for name, info in plain.tensors.items()
+    }
+    known = {leaf.role for leaf in read(plain).leaves}
+    assert {leaf.role for leaf in read(Checkpoint("x", "manifest", tensors, plain.config)).leaves} == known
