@@ -322,4 +322,6 @@ def named_place(folder: Folder) -> str:
     from mapper.emission.identifiers import identifier
 
     words = [part for part in folder.place if isinstance(part, str)] or ["items"]
-    return identifier(words[-2] if words[-1] in _ANY_LIST and len(words) > 1 else words[-1])
+    if words[-1] in _ANY_LIST and (folder.tower or len(words) > 1):
+        return identifier(folder.tower or words[-2])
+    return identifier(words[-1])

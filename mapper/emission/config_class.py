@@ -98,6 +98,8 @@ class Sizes:
         if known is not None:
             return known
         name = symbol_name(fact.name)
+        first, _, rest = name.partition("_")
+        name = f"{tower}_{rest}" if rest and tower.endswith(f"_{first}") else name
         is_other = tower not in ("", _MAIN) and not f"{name}_".startswith(f"{tower}_")
         name = f"{tower}_{name}" if is_other and len(self.towers) > 1 else name
         if name in self.facts:

@@ -22,6 +22,7 @@ from mapper.emission.rolled import (
     column_of,
     firsts_and_others,
     indexed,
+    is_beside,
     padding_text,
     period,
     plain_hint,
@@ -32,7 +33,7 @@ from mapper.emission.rolled import (
 )
 from mapper.emission.runs import COUNT
 from mapper.emission.settings import INDEX
-from mapper.emission.stages import INPUTS
+from mapper.emission.stages import INPUTS, WIDTHS
 
 FEW_OF_A_CLASS = 3  # elements of one class among others; of fewer each is written by itself
 ELEMENT = "layer"  # what a loop over runs calls each of their layers
@@ -347,7 +348,7 @@ class Classes(Drafts):
         word, values = named_place(folder), tuple(argument.value for argument in arguments)
         facts = [next(iter(item.symbols.values()), None) if item.is_plain() else None for item in arguments]
         is_number = all(type(value) in (int, float) for value in values)
-        if is_number and name.endswith(INPUTS) and (row := self.of_previous(draft, word, arguments)):
+        if is_number and name.endswith(WIDTHS) and (row := self.of_previous(draft, word, arguments)):
             return draft.place(row)
         if not is_number or is_extent(name) or name.endswith(INPUTS):
             return draft.place(Argument(f"{word}_{name}", values))
@@ -356,7 +357,8 @@ class Classes(Drafts):
         made = Fact(
             f"{word}.{name.removesuffix('s')}s", [*values], place, "shape", f"{place}: {name} of each"
         )
-        if any(other.name == made.name and other.value != made.value for other in self.stages.made):
+        made = next((other for other in self.stages.made if other.name == made.name), made)
+        if made.value != [*values]:
             return draft.place(Argument(f"{word}_{name}", values * times))
         if (first := facts[0]) is not None and all(fact and fact.name == first.name for fact in facts):
             source = f"{first.source} and {len(facts) - 1} more"
@@ -369,22 +371,24 @@ class Classes(Drafts):
         return draft.place(Argument(symbol, values * times, node, {symbol: made}))
 
     def of_previous(self, draft: Draft, word: str, arguments: list[Argument]) -> Argument | None:
-        """What elements read: each what the one before gives, as a list says that was just made."""
+        """Widths of elements that are those of the ones before, or after, as a list says that was made of these."""
         values = tuple(argument.value for argument in arguments)
-        made = self.stages.made[-1] if self.stages.made else None
-        if made is None or made.name.partition(".")[0] != word or not isinstance(made.value, list):
-            return None
-        if values[1:] != tuple(made.value[:-1]):
+        made = next((made for made in self.stages.made if is_beside(made, word, values)), None)
+        if made is None:
             return None
         symbol = draft.symbol(made, word, made.name.replace(".", "_"))
-        but_last = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
-        rest = ast.Starred(ast.Subscript(ast.Name(symbol), but_last))
-        first: ast.expr = ast.Constant(values[0])
-        symbols = {symbol: made}
-        if arguments[0].is_plain() and (fact := next(iter(arguments[0].symbols.values()), None)):
-            first = ast.Name(draft.followed(fact, arguments[0].hint))
-            symbols[first.id] = fact
-        return Argument(symbol, values, ast.List([first, rest]), symbols)
+        one, symbols = ast.Constant(1), {symbol: made}
+        if values[1:] == tuple(made.value[:-1]):
+            end, cut = arguments[0], ast.Slice(None, ast.UnaryOp(ast.USub(), one))
+        else:
+            end, cut = arguments[-1], ast.Slice(one, None)
+        last: ast.expr = ast.Constant(end.value)
+        if end.is_plain() and (fact := next(iter(end.symbols.values()), None)):
+            last = ast.Name(draft.followed(fact, end.hint))
+            symbols[last.id] = fact
+        rest = ast.Starred(ast.Subscript(ast.Name(symbol), cut))
+        row = [rest, last] if end is arguments[-1] else [last, rest]
+        return Argument(symbol, values, ast.List(row), symbols)
 
     def chosen(
         self,

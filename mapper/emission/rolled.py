@@ -12,9 +12,11 @@ from mapper.architecture import Fact
 from mapper.emission.drafts import CLOSE, OPEN, Argument
 from mapper.emission.module_tree import Folder
 from mapper.emission.stages import Listed, Stages
+from mapper.words import unnumbered
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
 _EMPTY = f"{OPEN}{CLOSE}"
+_WIDTH = ("channel", "feature", "size")
 _NUMBERED = re.compile(r"^.*?_\d+_")
 FEWEST = 4  # elements that make a loop
 Arguments = dict[str, Argument]
@@ -112,6 +114,15 @@ def indexed(arguments: list[Argument]) -> Fact | None:
         for at, node in enumerate(nodes)
     )
     return first if is_whole and all(fact is first for fact in facts) else None
+
+
+def is_beside(made: Fact, word: str, values: tuple[object, ...]) -> bool:
+    """Whether a list of widths has these but for one at either end: what elements read is what those before give."""
+    if made.name.partition(".")[0] != word or not isinstance(made.value, list):
+        return False
+    known = tuple(made.value)
+    is_width = unnumbered(made.name).removesuffix("s").endswith(_WIDTH) and len(known) == len(values)
+    return is_width and len(values) > 2 and (values[1:] == known[:-1] or values[:-1] == known[1:])
 
 
 def same_argument(one: Argument, other: Argument) -> bool:

@@ -145,3 +145,13 @@ def test_equal_layers_of_which_several_are_one_class_are_named_without_a_place()
     family = next(family for family in rulebook.families if family.name == "torchaudio_wavlm")
     example = next(example for example in family.examples if example.config is None)
     assert "class " in emit(infer(header(example), rulebook))
+
+
+def test_a_block_whose_folder_holds_others_is_no_class_of_its_own() -> None:
+    """The convolution behind EfficientNet's layers stands in the folder of the layers, which is not called after it."""
+    rulebook = Rulebook()
+    family = next(item for item in rulebook.families if item.name == "efficientnet")
+    text = emit(infer(header(family.examples[0]), rulebook))
+    assert "class FinalConvolution" not in text
+    assert "x = F.silu(self.encoder.top_bn(self.encoder.top_conv(x)))" in text
+    assert "self.efficientnet = Encoder(config)" in text
