@@ -214,8 +214,11 @@ def _assign(
 
 
 def _holds_others(block: Block, beside: list[Block]) -> bool:
-    """Whether blocks beside one stand in its folder: a convolution behind the layers, under the name of the encoder."""
-    return any(other.home != block.home and other.home.within(block.home) for other in beside)
+    """Whether blocks beside one without parts stand in its folder: as layers do before a convolution of the encoder."""
+    has_parts = any(isinstance(item, Block) for value in block.roles.values() for item in _items(value))
+    return not has_parts and any(
+        other.home != block.home and other.home.within(block.home) for other in beside
+    )
 
 
 def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]:

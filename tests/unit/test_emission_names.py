@@ -155,3 +155,10 @@ def test_a_block_whose_folder_holds_others_is_no_class_of_its_own() -> None:
     assert "class FinalConvolution" not in text
     assert "x = F.silu(self.encoder.top_bn(self.encoder.top_conv(x)))" in text
     assert "self.efficientnet = Encoder(config)" in text
+
+
+def test_a_tower_whose_folder_holds_a_pooler_stays_a_class() -> None:
+    rulebook = Rulebook()
+    family = next(item for item in rulebook.families if item.name == "bert")
+    texts = [emit(infer(header(example), rulebook)) for example in family.examples[:1]]
+    assert all("class Encoder(nn.Module):" in text for text in texts)
