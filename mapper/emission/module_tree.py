@@ -201,8 +201,9 @@ def _assign(
         alone = (
             bool(child.roles) and homes.count(child.home) == 1
         )  # a part without leaves is a method of its user
-        alone = alone and not _holds_others(child, blocks)
         own = alone and child.home != owner.place and child.home.within(owner.place) and root.at(child.home)
+        if own and _holds_others(child, blocks):  # its tensors alone make a class of the folder
+            own = root.find(child.home).has_parameters()
         folder = root.find(child.home) if own else owner
         if own and folder.block is None:
             folder.block, folder.tower = child, inner
