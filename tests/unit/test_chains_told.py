@@ -390,3 +390,14 @@ def test_layers_that_are_wrapped_alone_stand_in_the_order_of_their_list():
     y = made["5.norm"](made["3.conv"](y).relu())
     wanted = made["10.w"](torch.cat((y.mean(2), y.std(2)), dim=1))
     torch.testing.assert_close(given(net, told, x), wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("value", ["columns_mean", "rows_mean"])
+def test_a_recurrent_layer_may_read_the_mean_of_each_column_of_maps(value):
+    net = layers(conv=nn.Conv2d(1, 6, 3, padding=1), rnn=nn.LSTM(6, 5, batch_first=True), out=nn.Linear(5, 4))
+    assert asked(net)["chain.reduction"] == ("columns", "rows", "columns_mean", "rows_mean")
+    x = torch.randn(2, 1, 4, 7)
+    maps = net["conv"](x).relu().mean(2 if value == "columns_mean" else 3).mT
+    told = {**MAPS, "chain.reduction": value, "chain.positions": "all"}
+    torch.testing.assert_close(given(net, told, x), net["out"](net["rnn"](maps)[0]))

@@ -36,6 +36,7 @@ def in_steps(between: Between, link: Link) -> None:
         between.say("x.transpose(1, 2)")
     else:
         leaf, fact, among = link.element.leaf, "chain.reduction", ("columns", "rows")
+        among += ("columns_mean", "rows_mean") if link.before.width == link.element.inputs else ()
         value = between.answers.find(leaf, fact, among=among)
         if value not in (None, *among):
             raise between.answers.refuse(leaf, fact, str(value), f"possible here: {', '.join(among)}")
