@@ -216,8 +216,10 @@ def _give_one_value_each(steps: Iterable[FlowRule]) -> bool:
 
 
 def _answerable(block: _Block, rule: FlowRule) -> bool:
-    """Whether nothing but answers keeps a flow from fitting."""
-    return all(fault.kind == UNKNOWN for fault in misfits(block.scope, rule, block.facts))
+    """Whether nothing but answers keeps a flow from fitting; none does where its steps are for different values of a fact."""
+    return all(rule.when.values()) and all(
+        fault.kind == UNKNOWN for fault in misfits(block.scope, rule, block.facts)
+    )
 
 
 def _may_answer(block: _Block, page: Page) -> bool:

@@ -143,3 +143,14 @@ def test_a_merger_of_patches_has_the_words_of_a_gated_network() -> None:
     }
     known = {leaf.role for leaf in read(plain).leaves}
     assert {leaf.role for leaf in read(Checkpoint("x", "manifest", tensors, plain.config)).leaves} == known
+
+
+def test_where_norms_without_weights_stand_is_asked_of_layers_with_other_names() -> None:
+    plain = example("nanochat", "nanochat")
+    tensors = {name.replace(".self_attn.", ".attn."): info for name, info in plain.tensors.items()}
+    architecture = read(Checkpoint("x", "manifest", tensors, plain.config))
+    (question,) = (one for one in architecture.questions if one.fact == "norm.placement")
+    assert question.candidates == ("pre", "post")
+    hints = {"norm.placement": "pre", "rotary.style": "half", "embedding.normed": True, "norm.mean": False}
+    changed = {**(plain.config or {}), **UNHEARD}
+    assert infer(Checkpoint("x", "manifest", tensors, changed), RULEBOOK, hints=hints).reading == "unverified"
