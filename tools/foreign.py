@@ -39,7 +39,7 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"(?:Masked)?Conv(\d)d.*|Conv(\d)D\w*|Conv(\d)dSame|StdConv(\d)d\w*|ScaledStdConv(\d)d\w*": "Conv{n}d",
     r"ConvTranspose(\d)d": "ConvTranspose{n}d",
     r"BatchNorm\dd?|BatchNormAct2d|FrozenBatchNorm2d|SyncBatchNorm": "BatchNorm",
-    r"((Chan|WithBias_)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
+    r"((Chan|WithBias_|FP32)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
     r"GroupNorm\w*|InstanceNorm\dd|GlobLN": "GroupNorm",
     r"\w*R[Mm][Ss]Norm\w*|RMS|N|SimpleNorm(2d)?": "RMSNorm",
     r"Embedding|LearnedPositionalEmbedding|(Token|Segment)Embedding|\w+NormEmbeddings": "Embedding",

@@ -123,6 +123,8 @@ DIFFUSERS |= {
     "unet_classes": ("UNet2DModel", {**DDPM, "num_class_embeds": 10}, {**NOISE, "class_labels": 3}),
     "unet_without_attention": ("UNet2DModel", {**PLAIN, "add_attention": False}, NOISE),
     "vq_without_attention": ("VQModel", {**VAE, "num_vq_embeddings": 32, "mid_block_add_attention": False}, {"sample": (1, 3, 16, 16)}),
+    "wan": ("WanTransformer3DModel", {"num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4, "out_channels": 4, "text_dim": 16, "freq_dim": 24, "ffn_dim": 32, "num_layers": 2, "rope_max_seq_len": 32}, {"hidden_states": (1, 4, 2, 8, 8), "timestep": 7, "encoder_hidden_states": (1, 5, 16)}),
+    "sana": ("SanaTransformer2DModel", {"in_channels": 4, "out_channels": 4, "num_layers": 2, "num_attention_heads": 4, "attention_head_dim": 8, "num_cross_attention_heads": 2, "cross_attention_head_dim": 16, "cross_attention_dim": 32, "caption_channels": 24, "sample_size": 8}, {"hidden_states": (1, 4, 8, 8), "encoder_hidden_states": (1, 5, 24), "timestep": 7}),
     "vae_without_attention": ("AutoencoderKL", {**VAE, "mid_block_add_attention": False, "use_quant_conv": False, "use_post_quant_conv": False, "latent_channels": 16}, {"sample": (1, 3, 16, 16)}),
 }  # fmt: skip
 SEGMENTED = {  # decoder and encoder of segmentation-models-pytorch
@@ -167,11 +169,12 @@ MORE_TIMM: dict[str, dict[str, Any]] = {
     "beitv2_base_patch16_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "cait_xxs24_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
     "xcit_nano_12_p16_224": {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3},
+    "samvit_base_patch16": {"img_size": 64, "depth": 3, "embed_dim": 48, "num_heads": 3, "global_attn_indexes": [1], "window_size": 3},
     "pvt_v2_b0": {}, "poolformer_s12": {}, "convmixer_768_32": {},
     "gmlp_s16_224": {"img_size": 64},
     "resmlp_12_224": {"img_size": 64},
     "levit_128s": {"img_size": 64},
-    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "rexnet_100", "lcnet_050", "davit_tiny", "focalnet_tiny_srf", "caformer_s18", "mobilenetv4_conv_small", "mobilenetv1_100", "mobilevitv2_050", "resnetv2_50x1_bit")},
+    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "rexnet_100", "lcnet_050", "davit_tiny", "focalnet_tiny_srf", "caformer_s18", "mobilenetv4_conv_small", "mobilenetv1_100", "mobilevitv2_050", "resnetv2_50x1_bit", "tf_efficientnetv2_b0", "mobilenetv3_large_100", "semnasnet_100", "hardcorenas_a", "ghostnetv2_100", "darknet53", "resnest14d", "resnetaa50", "regnetz_b16", "mixnet_s", "ese_vovnet19b_dw", "cspresnext50", "gernet_s")},
 }  # fmt: skip
 TUNED = {
     "vocab_size": 100,
@@ -195,9 +198,7 @@ W2V = {
     "encoder_ff_interm_features": 48, "encoder_ff_interm_dropout": 0.0, "encoder_dropout": 0.0, "encoder_layer_drop": 0.0,
 }  # fmt: skip
 SPEECHBRAIN = "speechbrain.lobes.models"
-RECURRENT = Row(
-    f"{SPEECHBRAIN}.dual_path:SBRNNBlock", {"input_size": 16, "hidden_channels": 12, "num_layers": 1}
-)
+RECURRENT = Row(f"{SPEECHBRAIN}.dual_path:SBRNNBlock", {"input_size": 16, "hidden_channels": 12, "num_layers": 1})  # fmt: skip
 LAYERED = Row(f"{SPEECHBRAIN}.dual_path:SBTransformerBlock", {"num_layers": 2, "d_model": 16, "nhead": 4, "d_ffn": 32, "norm_before": True, "use_positional_encoding": True})  # fmt: skip
 TWO_SOURCES = {"in_channels": 16, "out_channels": 16, "num_layers": 2, "K": 10, "num_spks": 2}
 FILTERS = {"n_src": 2, "n_filters": 16, "kernel_size": 8, "stride": 4, "bn_chan": 12}

@@ -187,7 +187,7 @@ class LinearPatches(nn.Module):
 def test_an_image_is_denoised_by_linear_attention_and_gated_maps(tmp_path: Path) -> None:
     model = randomise(LinearPatches().eval())
     image = torch.randn((2, 3, 4, 8), generator=GENERATOR)
-    config = {"_class_name": "SanaTransformer2DModel", "num_attention_heads": HEADS, "num_cross_attention_heads": 3, "norm_eps": 1e-6, "interpolation_scale": None, "patch_size": 2, "sample_size": 8}  # fmt: skip
+    config = {"_class_name": "SanaTransformer2DModel", "num_attention_heads": HEADS, "num_cross_attention_heads": 3, "attention_head_dim": 12, "cross_attention_head_dim": 8, "norm_eps": 1e-6, "interpolation_scale": None, "patch_size": 2, "sample_size": 8}  # fmt: skip
     with torch.no_grad():
         wanted = model(image)
     compared(tmp_path, model, config, wanted, hidden_states=image, timestep=STEPS, encoder_hidden_states=TEXT)
