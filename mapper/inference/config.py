@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
-from mapper.inference.forms import ANY, ANYWHERE, could_be_meant, is_form
+from mapper.inference.forms import ANY, ANYWHERE, could_be_meant, field_names, is_form, may_be_there
 from mapper.inference.scopes import Scope
 from mapper.inference.unheeded import NOTHING, Told, must_be_read, repeats_a_number
 from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
@@ -61,6 +61,7 @@ class Config:
         self._parts: dict[str | None, tuple[str, ...]] = {}  # asked for each field of each block
         self._got: dict[tuple[str, str], Found | None] = {}  # the same
         self._of: dict[tuple[int, str | None], tuple[FactRule, list[Found]]] = {}  # by rule and tower
+        self._may: dict[int, tuple[FactRule, bool]] = {}  # by rule
 
     @property
     def model_type(self) -> str | None:
@@ -100,12 +101,24 @@ class Config:
 
         Where there is none, the default that its type has for one of them.
         """
+        if not self.may_have(rule):
+            return []
         if self._tells_layers_apart:
             return self._find(rule, scope)
         key = id(rule), scope.tower_name
         if key not in self._of:
             self._of[key] = rule, self._find(rule, scope)
         return self._of[key][1]
+
+    def may_have(self, rule: FactRule) -> bool:
+        """Whether a field of a rule may be there for some block: of most rules no config has one."""
+        if id(rule) not in self._may:
+            self._may[id(rule)] = rule, may_be_there(rule, self._names)
+        return self._may[id(rule)][1]
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(field_names(self.seen.data))
 
     def offered(self, doubt: FactRule, scope: Scope) -> FactRule:
         """A doubt whose candidates begin with what its fields say."""
@@ -234,7 +247,7 @@ class Config:
 
     def _anywhere(self, part: str, pattern: str) -> Found | None:
         """The first field of a part whose name is of a form, whatever it holds: null says that its class has the option."""
-        names = (name for name in _names(self.part(part)) if fnmatchcase(name, pattern))
+        names = (name for name in field_names(self.part(part)) if fnmatchcase(name, pattern))
         return next((Found(name, name, by_form=True, is_name=True) for name in names), None)
 
     def _looked_up(self, part: str, key: str) -> Found | None:
@@ -410,16 +423,6 @@ def _entry(value: Any, word: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(word, _ABSENT)
     return value[int(word)] if isinstance(value, list) and int(word) < len(value) else _ABSENT
-
-
-def _names(data: Any) -> Iterator[str]:
-    """The names of all fields, at any depth."""
-    left = [data]
-    while left:
-        item = left.pop()
-        if isinstance(item, Mapping):
-            yield from item
-        left += item.values() if isinstance(item, Mapping) else item if isinstance(item, list) else ()
 
 
 def changes_nothing(found: Found, ignored: Ignored) -> bool:

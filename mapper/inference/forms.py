@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import FactRule
 
 ANY = "*"  # in the name of a field: any letters
 ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is the name
@@ -12,6 +16,23 @@ ANYWHERE = "**."  # before such a name: at any depth of a part; what is found is
 def is_form(key: str) -> bool:
     """Whether a name stands for all fields of its form in a part."""
     return ANY in key and not key.startswith(ANYWHERE)
+
+
+def may_be_there(rule: FactRule, names: Container[str]) -> bool:
+    """Whether a field of a rule may be in a config with these names of fields: a form of names always may."""
+    fields = (*rule.config, *chain(*rule.towers.values()))
+    words = (field.removeprefix("/").partition(".")[0] for field in fields)
+    return any(ANY in word or word in names for word in words)
+
+
+def field_names(data: Any) -> Iterator[str]:
+    """The names of all fields, at any depth."""
+    left = [data]
+    while left:
+        item = left.pop()
+        if isinstance(item, Mapping):
+            yield from item
+        left += item.values() if isinstance(item, Mapping) else item if isinstance(item, list) else ()
 
 
 def could_be_meant(value: Any, named: Mapping[str, Any], is_flag: bool) -> bool:

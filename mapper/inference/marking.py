@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mapper.inference.computed import sources
@@ -28,18 +28,30 @@ def mark(facts: Facts, scope: Scope, name: str, seen: set[str], beaten: bool = F
     seen.add(key)
     if told := facts.hints.told(scope, name):
         facts.hints.heard.add(told.source)
-    spoken: dict[str, list[FactRule]] = {}  # by place: to compare each rule with each takes long
-    for rule in facts.rules(scope, name):
-        spoken.setdefault(rule.place, []).append(rule)
+    speaking: dict[str, list[FactRule]] | None = None  # by place: to compare each rule with each takes long
     for rule in facts.speaking.every(scope, name):
-        speaks = rule in spoken.get(rule.place, ())
+        others = sources(rule)
+        has_field = facts.config.may_have(rule)
+        if not (has_field or others or rule.when):
+            continue  # nothing was read for it
+        if speaking is None and (has_field or others):
+            speaking = _by_place(facts.rules(scope, name))
+        speaks = speaking is not None and rule in speaking.get(rule.place, ())
         if speaks or (rule.when and scope.is_below(rule.at)):
-            facts.config.use(_heeded(facts, rule, scope, speaks, beaten))
+            if has_field:
+                facts.config.use(_heeded(facts, rule, scope, speaks, beaten))
             loses = beaten or (speaks and _loses(facts, rule, scope))
-            for other in (*sources(rule), *rule.when):
+            for other in (*others, *rule.when):
                 full = facts.full_name(scope, other)
                 mark(facts, scope, other if full == name else full, seen, loses)
     facts.config.use(_repeated(facts, scope, name))
+
+
+def _by_place(rules: Iterable[FactRule]) -> dict[str, list[FactRule]]:
+    found: dict[str, list[FactRule]] = {}
+    for rule in rules:
+        found.setdefault(rule.place, []).append(rule)
+    return found
 
 
 def _heeded(facts: Facts, rule: FactRule, scope: Scope, speaks: bool, beaten: bool) -> Iterator[Found]:
@@ -70,11 +82,12 @@ def _is_overruled(facts: Facts, rule: FactRule, item: Found, scope: Scope) -> bo
 
 def _repeated(facts: Facts, scope: Scope, name: str) -> Iterator[Found]:
     """Words that say once more what is known of a fact, by a rule that need not hold here."""
-    known = facts.get(scope, name)
+    every = (*facts.declared.unlisted.get(name, ()), *facts.declared.common.get(name, ()))
+    rules = [rule for rule in every if rule.map and facts.config.may_have(rule)]
+    known = facts.get(scope, name) if rules else None
     if known is None or known.value is None:
         return
-    for rule in (*facts.declared.unlisted.get(name, ()), *facts.declared.common.get(name, ())):
-        if rule.map and (rule.config or rule.towers):
-            for item in facts.config.find(rule, scope):
-                if is_named(rule, item.value) and mapped(rule, item.value) == known.value:
-                    yield item
+    for rule in rules:
+        for item in facts.config.find(rule, scope):
+            if is_named(rule, item.value) and mapped(rule, item.value) == known.value:
+                yield item
