@@ -35,8 +35,12 @@ def in_steps(between: Between, link: Link) -> None:
     if link.before.axes == 1:
         between.say("x.transpose(1, 2)")
     else:
-        leaf, fact, among = link.element.leaf, "chain.reduction", ("columns", "rows")
-        among += ("columns_mean", "rows_mean") if link.before.width == link.element.inputs else ()
+        leaf, fact, is_as_wide = (
+            link.element.leaf,
+            "chain.reduction",
+            link.before.width == link.element.inputs,
+        )
+        among = ("columns", "rows", *(("columns_mean", "rows_mean") if is_as_wide else ()))
         value = between.answers.find(leaf, fact, among=among)
         if value not in (None, *among):
             raise between.answers.refuse(leaf, fact, str(value), f"possible here: {', '.join(among)}")
