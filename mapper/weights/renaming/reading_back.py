@@ -49,7 +49,8 @@ def read_back(
     known = _values(source) | _offsets(source)
     hints: dict[str, Any] = {}
     for _ in range(_ROUNDS):
-        asked = {question.name: _answer(question, known, label) for question in found.questions}
+        own = (question for question in found.questions if question.fact not in free)  # others differ there
+        asked = {question.name: _answer(question, known, label) for question in own}
         if not asked:
             break
         if not asks:
