@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-from mapper._collector import keep_what_there_is
+from mapper._collector import collection_paused, drop_what_is_new, keep_what_there_is
 from mapper.authoring.check import Checker, everything, type_problems
 from mapper.authoring.found import FileCheck
 from mapper.authoring.passed import Passed
@@ -116,5 +116,7 @@ def _check(numbers: Sequence[int], labels: Sequence[str]) -> list[tuple[int, Fil
             problem = f"{label}:1: files came or went while they were checked"
             found.append((at, FileCheck(label, kind, "", [problem])))
         else:
-            found.append((at, checker.file(kind, document)))
+            with collection_paused():  # it would look through all that was read so far, again and again
+                found.append((at, checker.file(kind, document)))
+            drop_what_is_new()
     return found
