@@ -24,6 +24,8 @@ class Ignored:
         """Both, the other's values first: where it says with which ones a field changes nothing, others change something."""
         if other is None:
             return self
+        if not (self.always or self.valued):  # of most files: hundreds of fields are not copied
+            return other
         return Ignored((self.always - set(other.valued)) | other.always, {**self.valued, **other.valued})
 
     def fields(self) -> tuple[str, ...]:
