@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules a5daf6e47405.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -365,7 +365,7 @@ class TextLayer(nn.Module):
         return self.output.dense(F.gelu(self.intermediate.dense(x)))
 
 
-class Encoder(nn.Module):
+class TextEncoder(nn.Module):
     """text_model: a stack of layers with a padding mask and pooling."""
 
     def __init__(self, config: Config):
@@ -391,7 +391,7 @@ class Encoder(nn.Module):
         return x, x[:, 0]
 
 
-class VisionEmbeddingsWithLayers(nn.Module):
+class VisionEncoder(nn.Module):
     """vision_model: an image through stages, each coarser than the one before, with layers of convolutions
     and pooling.
     """
@@ -506,8 +506,8 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_model = VisionEmbeddingsWithLayers(config)
-        self.text_model = Encoder(config)
+        self.vision_model = VisionEncoder(config)
+        self.text_model = TextEncoder(config)
         self.text_projection = nn.Linear(config.hidden_size, config.projection_size)
         self.temperature = nn.Parameter(torch.zeros(()))
 
@@ -565,4 +565,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: ab4f0e95285c76d3
+# sha256 of all above: b22d8344ee55556e

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules a5daf6e47405.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -521,26 +521,17 @@ class StagedSpectrogram(nn.Module):
         )
         self.layers = nn.ModuleList(
             [
-                StageWithDownsampling(
-                    config,
-                    hidden_size=config.audio_hidden_sizes[0],
-                    heads=config.audio_heads[0],
-                    layers=config.audio_layers[0],
-                    out_channels=config.audio_hidden_sizes[1],
-                ),
-                StageWithDownsampling(
-                    config,
-                    hidden_size=config.audio_hidden_sizes[1],
-                    heads=config.audio_heads[1],
-                    layers=config.audio_layers[1],
-                    out_channels=config.audio_hidden_sizes[2],
-                ),
-                StageWithDownsampling(
-                    config,
-                    hidden_size=config.audio_hidden_sizes[2],
-                    heads=config.audio_heads[2],
-                    layers=config.audio_layers[2],
-                    out_channels=config.audio_hidden_sizes[3],
+                *(
+                    StageWithDownsampling(
+                        config, hidden_size=hidden_size, heads=heads, layers=layers, out_channels=out_channels
+                    )
+                    for hidden_size, heads, layers, out_channels in zip(
+                        config.audio_hidden_sizes[:-1],
+                        config.audio_heads[:-1],
+                        config.audio_layers[:-1],
+                        config.audio_hidden_sizes[1:],
+                        strict=True,
+                    )
                 ),
                 Stage(config),
             ]
@@ -627,4 +618,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 3d20b3f8020a5c62
+# sha256 of all above: dda31b1bc3aee935

@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules a5daf6e47405.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -175,23 +175,13 @@ class Model(nn.Module):
         self.stages = nn.ModuleList(
             [
                 Stage(config),
-                StageWithDownsampling(
-                    config,
-                    input_size=config.hidden_sizes[0],
-                    hidden_size=config.hidden_sizes[1],
-                    layers=config.layers[1],
-                ),
-                StageWithDownsampling(
-                    config,
-                    input_size=config.hidden_sizes[1],
-                    hidden_size=config.hidden_sizes[2],
-                    layers=config.layers[2],
-                ),
-                StageWithDownsampling(
-                    config,
-                    input_size=config.hidden_sizes[2],
-                    hidden_size=config.hidden_sizes[3],
-                    layers=config.layers[3],
+                *(
+                    StageWithDownsampling(
+                        config, input_size=input_size, hidden_size=hidden_size, layers=layers
+                    )
+                    for input_size, hidden_size, layers in zip(
+                        config.hidden_sizes[:-1], config.hidden_sizes[1:], config.layers[1:], strict=True
+                    )
                 ),
             ]
         )
@@ -237,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 45fbd7d957a40123
+# sha256 of all above: ba1a710510dff2f2

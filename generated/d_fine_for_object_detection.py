@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules a5daf6e47405.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,6 +25,8 @@ class Config:
     """Sizes, each with what it is known from."""
 
     channels: int = 3  # shape: model.backbone.model.embedder.stem1.convolution.weight [16, 3, 3, 3]
+    # shape: model.backbone.model.embedder.stem2a.convolution.weight [8, 16, 2, 2]
+    backbone_embeddings_channels: int = 8
     stem_last_stride: int = 2  # default: backbone_config.stem_strides, left out: the default of hgnet_v2
     hidden_size: int = 256  # shape: model.enc_output.0.weight [256, 256]
     heads: int = 8  # shape: model.decoder.layers.{0..2}.encoder_attn.sampling_offsets.weight [192, 256]
@@ -42,12 +44,19 @@ class Config:
     encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
     batch_norm_eps: float = 1e-5  # rule: families/d_fine.yaml (a constant of the published code)
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
+    decoder_first_boxes_channels: int = 4  # shape: model.decoder.pre_bbox_head.layers.2.weight [4, 256]
     norm_eps: float = 1e-5  # config: layer_norm_eps
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..2}.fc1.weight [1024, 256]
+    # shape: model.encoder.fpn_blocks.{0..1}.csp_rep1.bottlenecks.0.conv1.conv.weight [64, 64, 3, 3]
+    encoder_group_size: int = 64
     backbone_layers: int = 3  # name: model.backbone.model.encoder.stages.0.blocks.0.layers.*
     decoder_layers: int = 3  # name: model.decoder.layers.*
     labels: int = 80  # shape: model.enc_score_head.weight [80, 256]
     queries_best_bins: int = 4  # config: top_prob_values
+    # shape: model.encoder.fpn_blocks.0.conv1.conv.weight [512, 512, 1, 1] and 1 more
+    encoder_inner_channels: int = 512
+    # shape: model.encoder.fpn_blocks.0.conv2.conv.weight [64, 64, 3, 3] and 1 more
+    encoder_channels: int = 64
     encoder_layers: int = 1  # name: model.encoder.encoder.0.layers.*
     states_stages: tuple[int, ...] = (2, 3, 4)  # config: backbone_config.out_indices
     queries: int = 300  # config: num_queries
@@ -235,8 +244,8 @@ class Embeddings(nn.Module):
         )
         self.stem2a: Any = nn.ModuleDict(
             {
-                "convolution": nn.Conv2d(16, 8, kernel_size=2, bias=False),
-                "normalization": FrozenBatchNorm(8),
+                "convolution": nn.Conv2d(16, config.backbone_embeddings_channels, kernel_size=2, bias=False),
+                "normalization": FrozenBatchNorm(config.backbone_embeddings_channels),
                 "lab": nn.ParameterDict(
                     {"scale": nn.Parameter(torch.zeros(1)), "bias": nn.Parameter(torch.zeros(1))}
                 ),
@@ -244,7 +253,7 @@ class Embeddings(nn.Module):
         )
         self.stem2b: Any = nn.ModuleDict(
             {
-                "convolution": nn.Conv2d(8, 16, kernel_size=2, bias=False),
+                "convolution": nn.Conv2d(config.backbone_embeddings_channels, 16, kernel_size=2, bias=False),
                 "normalization": FrozenBatchNorm(16),
                 "lab": nn.ParameterDict(
                     {"scale": nn.Parameter(torch.zeros(1)), "bias": nn.Parameter(torch.zeros(1))}
@@ -315,11 +324,9 @@ class Attention(nn.Module):
 class BackboneLayerWithNorm(nn.Module):
     """model.backbone.model.encoder.stages.*.blocks.0.layers.*: a convolution, its norm and activation."""
 
-    def __init__(self, convolution_in_channels: int, out_channels: int):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.convolution = nn.Conv2d(
-            convolution_in_channels, out_channels, kernel_size=3, padding=1, bias=False
-        )
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
         self.normalization = FrozenBatchNorm(out_channels)
         self.lab: Any = nn.ParameterDict(
             {"scale": nn.Parameter(torch.zeros(1)), "bias": nn.Parameter(torch.zeros(1))}
@@ -337,10 +344,10 @@ class Convolution(nn.Module):
     a scale and a shift for all channels (learnable affine block).
     """
 
-    def __init__(self, config: Config, convolution_in_channels: int, out_channels: int):
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            convolution_in_channels,
+            in_channels,
             out_channels,
             kernel_size=config.entry_maps_kernel_size,
             padding=config.entry_maps_kernel_size // 2,
@@ -501,8 +508,8 @@ class CoarserMaps(nn.Module):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(256, config.hidden_size, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
         self.conv2: Any = nn.ModuleDict(
@@ -516,7 +523,7 @@ class CoarserMaps(nn.Module):
                     groups=config.hidden_size,
                     bias=False,
                 ),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
 
@@ -537,25 +544,20 @@ class Fusion(nn.Module):
         return self.norm(one * x + two * other)
 
 
-class EntryMaps(nn.ModuleList):
+class EntryMaps(nn.Sequential):
     """model.encoder_input_proj.*: convolution and norm."""
 
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
-            [
-                nn.Conv2d(
-                    in_channels,
-                    config.hidden_size,
-                    kernel_size=config.entry_maps_kernel_size,
-                    padding=config.entry_maps_kernel_size // 2,
-                    bias=False,
-                ),
-                nn.BatchNorm2d(config.hidden_size),
-            ]
+            nn.Conv2d(
+                in_channels,
+                config.hidden_size,
+                kernel_size=config.entry_maps_kernel_size,
+                padding=config.entry_maps_kernel_size // 2,
+                bias=False,
+            ),
+            nn.BatchNorm2d(config.hidden_size),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class ProposalBoxes(nn.ModuleList):
@@ -596,8 +598,8 @@ class BoxHeads(nn.Module):
 class ReferenceHead(nn.ModuleList):
     """model.decoder.query_pos_head.layers: feed-forward of two linear layers with ReLU."""
 
-    def __init__(self):
-        super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
+    def __init__(self, config: Config):
+        super().__init__([nn.Linear(4, 512), nn.Linear(512, config.hidden_size)])
 
     def forward(self, x: Tensor) -> Tensor:
         return self[1](F.relu(self[0](x)))
@@ -666,31 +668,32 @@ class EncoderLayer(nn.Module):
 
 
 class CrossStage(nn.Module):
-    """model.encoder.fpn_blocks.*.csp_rep1, model.encoder.fpn_blocks.*.csp_rep2 and 2 more: two
-    convolutions side by side, bottlenecks after the first, and the sum of both (CSP).
+    """model.encoder.fpn_blocks.*.csp_rep1, model.encoder.fpn_blocks.*.csp_rep2 and 2 more: bottlenecks
+    after one of two maps, and the sum of both (CSP), with two convolutions side by side.
     """
 
-    def __init__(self, config: Config, conv_in_channels: int):
+    def __init__(self, config: Config, in_channels: int):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False),
+                "conv": nn.Conv2d(in_channels, config.encoder_group_size, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(config.encoder_group_size, eps=config.batch_norm_eps),
+            }
+        )
+        self.conv2: Any = nn.ModuleDict(
+            {
+                "conv": nn.Conv2d(in_channels, 64, kernel_size=1, bias=False),
                 "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
             }
         )
         self.bottlenecks = nn.ModuleList([Bottlenecks(config)])
-        self.conv2: Any = nn.ModuleDict(
-            {
-                "conv": nn.Conv2d(conv_in_channels, 64, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
-            }
-        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.conv1.norm(self.conv1.conv(x)))
+        kept = F.silu(self.conv2.norm(self.conv2.conv(x)))
         for inner in self.bottlenecks:
             y = inner(y)
-        return y + F.silu(self.conv2.norm(self.conv2.conv(x)))
+        return kept + y
 
 
 class FirstStageWithConvolution(nn.Module):
@@ -701,13 +704,12 @@ class FirstStageWithConvolution(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
-            BackboneLayerWithNorm(convolution_in_channels=16, out_channels=16)
-            for _ in range(config.backbone_layers)
+            BackboneLayerWithNorm(in_channels=16, out_channels=16) for _ in range(config.backbone_layers)
         )
         self.aggregation = nn.ModuleList(
             [
-                Convolution(config, convolution_in_channels=64, out_channels=32),
-                Convolution(config, convolution_in_channels=32, out_channels=64),
+                Convolution(config, in_channels=64, out_channels=32),
+                Convolution(config, in_channels=32, out_channels=64),
             ]
         )
 
@@ -728,13 +730,12 @@ class SecondStageWithConvolution(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
-            BackboneLayerWithNorm(convolution_in_channels=convolution_in_channels, out_channels=32)
-            for convolution_in_channels in (64, 32, 32)
+            BackboneLayerWithNorm(in_channels=in_channels, out_channels=32) for in_channels in (64, 32, 32)
         )
         self.aggregation = nn.ModuleList(
             [
-                Convolution(config, convolution_in_channels=160, out_channels=128),
-                Convolution(config, convolution_in_channels=128, out_channels=config.entry_maps_out_channels),
+                Convolution(config, in_channels=160, out_channels=128),
+                Convolution(config, in_channels=128, out_channels=config.entry_maps_out_channels),
             ]
         )
 
@@ -771,7 +772,7 @@ class DistributionDecoder(nn.Module):
         self.queries_best_bins = config.queries_best_bins
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(config.decoder_layers))
-        self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead()})
+        self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead(config)})
         self.pre_bbox_head: Any = nn.ModuleDict({"layers": ProposalBoxes(config)})
         self.up = nn.Parameter(torch.zeros(1))
         self.reg_scale = nn.Parameter(torch.zeros(1))
@@ -819,28 +820,33 @@ class FinerBlocks(nn.Module):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(512, 512, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(512, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(512, config.encoder_inner_channels, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(config.encoder_inner_channels, eps=config.batch_norm_eps),
             }
         )
-        self.csp_rep1 = CrossStage(config, conv_in_channels=256)
+        self.csp_rep1 = CrossStage(config, in_channels=config.encoder_inner_channels // 2)
         self.conv2: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False),
-                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(64, config.encoder_channels, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(config.encoder_channels, eps=config.batch_norm_eps),
             }
         )
-        self.csp_rep2 = CrossStage(config, conv_in_channels=64)
+        self.csp_rep2 = CrossStage(config, in_channels=config.encoder_channels)
         self.conv3: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(64, 64, kernel_size=3, padding=1, bias=False),
-                "norm": nn.BatchNorm2d(64, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(64, config.encoder_channels, kernel_size=3, padding=1, bias=False),
+                "norm": nn.BatchNorm2d(config.encoder_channels, eps=config.batch_norm_eps),
             }
         )
         self.conv4: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(640, 256, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(
+                    2 * (config.encoder_inner_channels // 2) + 2 * config.encoder_channels,
+                    config.hidden_size,
+                    kernel_size=1,
+                    bias=False,
+                ),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
 
@@ -877,29 +883,19 @@ class Stage(nn.Module):
         self,
         config: Config,
         out_channels: int,
-        layers_in_channels: tuple[int, ...],
-        convolution_in_channels: int,
-        convolution_1_out_channels: int,
-        convolution_in_channels_2: int,
+        blocks_in_channels: tuple[int, ...],
+        in_channels_2: int,
         convolution_2_out_channels: int,
     ):
         super().__init__()
         self.layers = nn.ModuleList(
             BackboneLayer(config, in_channels=in_channels, out_channels=out_channels)
-            for in_channels in layers_in_channels
+            for in_channels in blocks_in_channels
         )
         self.aggregation = nn.ModuleList(
             [
-                Convolution(
-                    config,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=convolution_1_out_channels,
-                ),
-                Convolution(
-                    config,
-                    convolution_in_channels=convolution_in_channels_2,
-                    out_channels=convolution_2_out_channels,
-                ),
+                Convolution(config, in_channels=in_channels_2 + 3 * out_channels, out_channels=in_channels_2),
+                Convolution(config, in_channels=in_channels_2, out_channels=convolution_2_out_channels),
             ]
         )
 
@@ -924,8 +920,8 @@ class StageWithLightPostNorm(nn.Module):
         )
         self.aggregation = nn.ModuleList(
             [
-                Convolution(config, convolution_in_channels=704, out_channels=config.entry_maps_out_channels),
-                Convolution(config, convolution_in_channels=256, out_channels=512),
+                Convolution(config, in_channels=704, out_channels=config.entry_maps_out_channels),
+                Convolution(config, in_channels=config.entry_maps_out_channels, out_channels=512),
             ]
         )
 
@@ -1013,10 +1009,8 @@ class StageWithLightPostNormAndStagesAndResidual(nn.Module):
                 Stage(
                     config,
                     out_channels=64,
-                    layers_in_channels=(256, 64, 64),
-                    convolution_in_channels=448,
-                    convolution_1_out_channels=config.entry_maps_out_channels,
-                    convolution_in_channels_2=256,
+                    blocks_in_channels=(256, 64, 64),
+                    in_channels_2=config.entry_maps_out_channels,
                     convolution_2_out_channels=512,
                 ),
                 StageWithLightPostNorm(config),
@@ -1041,10 +1035,8 @@ class StageWithLightPostNormAndStages(nn.Module):
                 Stage(
                     config,
                     out_channels=128,
-                    layers_in_channels=(512, 128, 128),
-                    convolution_in_channels=896,
-                    convolution_1_out_channels=512,
-                    convolution_in_channels_2=512,
+                    blocks_in_channels=(512, 128, 128),
+                    in_channels_2=512,
                     convolution_2_out_channels=1024,
                 )
             ]
@@ -1189,4 +1181,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: fbc809fb26500999
+# sha256 of all above: b48fe1da6ddcf40a

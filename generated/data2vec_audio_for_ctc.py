@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,6 +36,9 @@ class Config:
     kernel_size: int = 19
     # shape: data2vec_audio.encoder.pos_conv_embed.layers.{0..4}.conv.weight [768, 48, 19]
     group_size: int = 48
+    conv_layers_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride[0] and 6 more
+    # shape: data2vec_audio.feature_extractor.conv_layers.0.conv.weight [512, 1, 10] and 6 more
+    conv_layers_kernel_sizes: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
     feature_size: int = 512  # shape: data2vec_audio.feature_projection.layer_norm.weight [512]
     layers: int = 12  # name: data2vec_audio.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
@@ -227,8 +230,8 @@ class Encoder(nn.Module):
                     )
                     for conv_in_channels, stride, kernel_size in zip(
                         (1, 512, 512, 512, 512, 512, 512),
-                        (5, 2, 2, 2, 2, 2, 2),
-                        (10, 3, 3, 3, 3, 2, 2),
+                        config.conv_layers_strides,
+                        config.conv_layers_kernel_sizes,
                         strict=True,
                     )
                 )
@@ -307,4 +310,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: c2e77a77289d7981
+# sha256 of all above: 774ea4441f87a711

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules a5daf6e47405.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,12 +28,15 @@ class Config:
     hidden_size: int = 384  # shape: backbone.layernorm.weight [384]
     patch_size: int = 14  # shape: backbone.embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
     positions: int = 1370  # shape: backbone.embeddings.position_embeddings [1, 1370, 384]
+    fusion_size: int = 64  # shape: neck.convs.0.weight [64, 48, 3, 3]
+    depth_head_channels: int = 32  # shape: head.conv1.weight [32, 64, 3, 3]
     heads: int = 6  # config: backbone_config.num_attention_heads
     # shape and config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * ...
     head_dim: int = 64
     intermediate_size: int = 1536  # shape: backbone.encoder.layer.0.mlp.fc1.weight [1536, 384]
+    # shape: neck.reassemble_stage.layers.0.projection.weight [48, 384, 1, 1] and 3 more
+    neck_channels: tuple[int, ...] = (48, 96, 192, 384)
     norm_eps: float = 1e-6  # default: backbone_config.layer_norm_eps, left out: the default of dinov2
-    fusion_size: int = 64  # shape: neck.convs.0.weight [64, 48, 3, 3]
     backbone_layers: int = 12  # name: backbone.encoder.layer.*
     features_layer: tuple[int, ...] = (3, 6, 9, 12)  # config: backbone_config.out_indices
     neck_layers: int = 4  # name: neck.fusion_stage.layers.*
@@ -139,9 +142,11 @@ class DepthHead(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.patch_size = config.patch_size
-        self.conv1 = nn.Conv2d(64, 32, kernel_size=3, padding=1)
-        self.conv2 = nn.Conv2d(32, 32, kernel_size=3, padding=1)
-        self.conv3 = nn.Conv2d(32, 1, kernel_size=1)
+        self.conv1 = nn.Conv2d(config.fusion_size, config.depth_head_channels, kernel_size=3, padding=1)
+        self.conv2 = nn.Conv2d(
+            config.depth_head_channels, config.depth_head_channels, kernel_size=3, padding=1
+        )
+        self.conv3 = nn.Conv2d(config.depth_head_channels, 1, kernel_size=1)
 
     def forward(self, x: Tensor, pixel_values: Tensor) -> Tensor:
         height = pixel_values.shape[2] // self.patch_size * self.patch_size
@@ -206,10 +211,12 @@ class NeckLayerWithResizeAndUpsampling(nn.Module):
 class NeckLayerWithResize(nn.Module):
     """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.projection = nn.Conv2d(384, 384, kernel_size=1)
-        self.resize = nn.Conv2d(384, 384, kernel_size=3, stride=2, padding=1)
+        self.projection = nn.Conv2d(384, config.neck_channels[3], kernel_size=1)
+        self.resize = nn.Conv2d(
+            config.neck_channels[3], config.neck_channels[3], kernel_size=3, stride=2, padding=1
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.projection(x)
@@ -221,10 +228,10 @@ class Residual(nn.Module):
     unit of two convolutions, each after a ReLU.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.convolution1 = nn.Conv2d(64, 64, kernel_size=3, padding=1)
-        self.convolution2 = nn.Conv2d(64, 64, kernel_size=3, padding=1)
+        self.convolution1 = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=3, padding=1)
+        self.convolution2 = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
@@ -233,9 +240,9 @@ class Residual(nn.Module):
 class NeckLayer(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.projection = nn.Conv2d(384, 192, kernel_size=1)
+        self.projection = nn.Conv2d(384, config.neck_channels[2], kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.projection(x)
@@ -265,7 +272,7 @@ class NeckLayerWithResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.residual_layer2 = Residual()
+        self.residual_layer2 = Residual(config)
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
         # unused: nothing stands before the coarsest map that it could be added to
         self.residual_layer1 = nn.ModuleDict(
@@ -287,8 +294,8 @@ class NeckLayerWithResidualAndCoarserFeatureMap(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.residual_layer1 = Residual()
-        self.residual_layer2 = Residual()
+        self.residual_layer1 = Residual(config)
+        self.residual_layer2 = Residual(config)
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
 
     def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
@@ -333,21 +340,21 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResizeAndUpsampling(channels=48, resize_stride=4, resize_kernel_size=4),
-                        NeckLayerWithResizeAndUpsampling(channels=96, resize_stride=2, resize_kernel_size=2),
-                        NeckLayer(),
-                        NeckLayerWithResize(),
+                        NeckLayerWithResizeAndUpsampling(
+                            channels=config.neck_channels[0], resize_stride=4, resize_kernel_size=4
+                        ),
+                        NeckLayerWithResizeAndUpsampling(
+                            channels=config.neck_channels[1], resize_stride=2, resize_kernel_size=2
+                        ),
+                        NeckLayer(config),
+                        NeckLayerWithResize(config),
                     ]
                 )
             }
         )
         self.convs = nn.ModuleList(
-            [
-                nn.Conv2d(48, config.fusion_size, kernel_size=3, padding=1, bias=False),
-                nn.Conv2d(96, config.fusion_size, kernel_size=3, padding=1, bias=False),
-                nn.Conv2d(192, config.fusion_size, kernel_size=3, padding=1, bias=False),
-                nn.Conv2d(384, config.fusion_size, kernel_size=3, padding=1, bias=False),
-            ]
+            nn.Conv2d(in_channels, config.fusion_size, kernel_size=3, padding=1, bias=False)
+            for in_channels in config.neck_channels
         )
         self.fusion_stage: Any = nn.ModuleDict(
             {
@@ -417,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 34cdba6d40249a51
+# sha256 of all above: 68220a896fe92e34

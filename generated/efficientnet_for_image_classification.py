@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules a5daf6e47405.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -256,109 +257,7 @@ class LayerWithResidual(nn.Module):
         return x + self.projection(y)
 
 
-class FinalConvolution(nn.Module):
-    """efficientnet.encoder: convolution and norm."""
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.blocks = nn.ModuleList(
-            [
-                Layer(config),
-                *(LayerWithResidual(config) for _ in range(config.depths[0] - 1)),
-                LayerWithExpansionAndStride(
-                    config,
-                    input_size=config.output_sizes[0],
-                    kernel_size=config.depthwise_kernel_sizes[1],
-                    output_size=config.output_sizes[1],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[1],
-                        kernel_size=config.depthwise_kernel_sizes[1],
-                    )
-                    for _ in range(config.depths[1] - 1)
-                ),
-                LayerWithExpansionAndStride(
-                    config,
-                    input_size=config.output_sizes[1],
-                    kernel_size=config.depthwise_kernel_sizes[2],
-                    output_size=config.output_sizes[2],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[2],
-                        kernel_size=config.depthwise_kernel_sizes[2],
-                    )
-                    for _ in range(config.depths[2] - 1)
-                ),
-                LayerWithExpansionAndStride(
-                    config,
-                    input_size=config.output_sizes[2],
-                    kernel_size=config.depthwise_kernel_sizes[3],
-                    output_size=config.output_sizes[3],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[3],
-                        kernel_size=config.depthwise_kernel_sizes[3],
-                    )
-                    for _ in range(config.depths[3] - 1)
-                ),
-                LayerWithExpansion(
-                    config,
-                    input_size=config.output_sizes[3],
-                    kernel_size=config.depthwise_kernel_sizes[4],
-                    output_size=config.output_sizes[4],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[4],
-                        kernel_size=config.depthwise_kernel_sizes[4],
-                    )
-                    for _ in range(config.depths[4] - 1)
-                ),
-                LayerWithExpansionAndStride(
-                    config,
-                    input_size=config.output_sizes[4],
-                    kernel_size=config.depthwise_kernel_sizes[5],
-                    output_size=config.output_sizes[5],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[5],
-                        kernel_size=config.depthwise_kernel_sizes[5],
-                    )
-                    for _ in range(config.depths[5] - 1)
-                ),
-                LayerWithExpansion(
-                    config,
-                    input_size=config.output_sizes[5],
-                    kernel_size=config.depthwise_kernel_sizes[6],
-                    output_size=config.output_sizes[6],
-                ),
-                *(
-                    LayerWithExpansionAndResidual(
-                        config,
-                        input_size=config.output_sizes[6],
-                        kernel_size=config.depthwise_kernel_sizes[6],
-                    )
-                    for _ in range(config.depths[6] - 1)
-                ),
-            ]
-        )
-        self.top_conv = nn.Conv2d(config.output_sizes[6], config.pooled_size, kernel_size=1, bias=False)
-        self.top_bn = nn.BatchNorm2d(config.pooled_size, eps=config.batch_norm_eps)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.top_bn(self.top_conv(x))
-
-
-class EmbeddingsWithLayers(nn.Module):
+class Encoder(nn.Module):
     """efficientnet: an image through stages, each coarser than the one before, with layers of
     convolutions, a last convolution and pooling.
     """
@@ -366,13 +265,108 @@ class EmbeddingsWithLayers(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = FinalConvolution(config)
+        self.encoder: Any = nn.ModuleDict(
+            {
+                "blocks": nn.ModuleList(
+                    [
+                        Layer(config),
+                        *(LayerWithResidual(config) for _ in range(config.depths[0] - 1)),
+                        LayerWithExpansionAndStride(
+                            config,
+                            input_size=config.output_sizes[0],
+                            kernel_size=config.depthwise_kernel_sizes[1],
+                            output_size=config.output_sizes[1],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[1],
+                                kernel_size=config.depthwise_kernel_sizes[1],
+                            )
+                            for _ in range(config.depths[1] - 1)
+                        ),
+                        LayerWithExpansionAndStride(
+                            config,
+                            input_size=config.output_sizes[1],
+                            kernel_size=config.depthwise_kernel_sizes[2],
+                            output_size=config.output_sizes[2],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[2],
+                                kernel_size=config.depthwise_kernel_sizes[2],
+                            )
+                            for _ in range(config.depths[2] - 1)
+                        ),
+                        LayerWithExpansionAndStride(
+                            config,
+                            input_size=config.output_sizes[2],
+                            kernel_size=config.depthwise_kernel_sizes[3],
+                            output_size=config.output_sizes[3],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[3],
+                                kernel_size=config.depthwise_kernel_sizes[3],
+                            )
+                            for _ in range(config.depths[3] - 1)
+                        ),
+                        LayerWithExpansion(
+                            config,
+                            input_size=config.output_sizes[3],
+                            kernel_size=config.depthwise_kernel_sizes[4],
+                            output_size=config.output_sizes[4],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[4],
+                                kernel_size=config.depthwise_kernel_sizes[4],
+                            )
+                            for _ in range(config.depths[4] - 1)
+                        ),
+                        LayerWithExpansionAndStride(
+                            config,
+                            input_size=config.output_sizes[4],
+                            kernel_size=config.depthwise_kernel_sizes[5],
+                            output_size=config.output_sizes[5],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[5],
+                                kernel_size=config.depthwise_kernel_sizes[5],
+                            )
+                            for _ in range(config.depths[5] - 1)
+                        ),
+                        LayerWithExpansion(
+                            config,
+                            input_size=config.output_sizes[5],
+                            kernel_size=config.depthwise_kernel_sizes[6],
+                            output_size=config.output_sizes[6],
+                        ),
+                        *(
+                            LayerWithExpansionAndResidual(
+                                config,
+                                input_size=config.output_sizes[6],
+                                kernel_size=config.depthwise_kernel_sizes[6],
+                            )
+                            for _ in range(config.depths[6] - 1)
+                        ),
+                    ]
+                ),
+                "top_conv": nn.Conv2d(config.output_sizes[6], config.pooled_size, kernel_size=1, bias=False),
+                "top_bn": nn.BatchNorm2d(config.pooled_size, eps=config.batch_norm_eps),
+            }
+        )
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.embeddings(pixel_values)
         for layer in self.encoder.blocks:
             x = layer(x)
-        x = F.silu(self.encoder(x))
+        x = F.silu(self.encoder.top_bn(self.encoder.top_conv(x)))
         return x, x.mean(dim=(-2, -1))
 
 
@@ -381,7 +375,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.efficientnet = EmbeddingsWithLayers(config)
+        self.efficientnet = Encoder(config)
         self.classifier = nn.Linear(config.pooled_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
@@ -416,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: acf292480a437b64
+# sha256 of all above: b54d243e55d50f80

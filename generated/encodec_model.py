@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,11 +25,19 @@ class Config:
 
     codes: int = 1024  # shape: quantizer.layers.{0..31}.codebook.embed [1024, 128]
     code_size: int = 128  # shape: quantizer.layers.{0..31}.codebook.embed [1024, 128]
+    # shape: encoder.layers.0.conv.parametrizations.weight.original0 [32, 1, 7] and 4 more
+    wave_encoder_channels: tuple[int, ...] = (32, 64, 128, 256, 512)
+    # shape: decoder.layers.3.conv.parametrizations.weight.original0 [512, 256, 16] and 3 more
+    wave_decoder_channels: tuple[int, ...] = (256, 128, 64, 32)
+    # shape: encoder.layers.1.block.1.conv.parametrizations.weight.original0 [16, 32, 3] and 3 more
+    wave_encoder_inner_channels: tuple[int, ...] = (16, 32, 64, 128)
+    # shape: decoder.layers.4.block.1.conv.parametrizations.weight.original0 [128, 256, 3] and 3 more
+    wave_decoder_inner_channels: tuple[int, ...] = (128, 64, 32, 16)
     # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
+    channels: int = 512  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
     sound_channels: int = 1  # shape: encoder.layers.0.conv.parametrizations.weight.original1 [32, 1, 7]
     per_group: int = 128  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
-    channels: int = 512  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
     # rule: vocabulary/config_codecs.yaml: floor(1000 * first(codes.bandwidths) / (codes.frames * ...
     codes_codebooks: int = 2
 
@@ -161,16 +169,16 @@ class WaveEncoderUnits(nn.Module):
     with causal padding.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
+    def __init__(self, channels: int, out_channels: int):
         super().__init__()
         self.kernel = 3
         self.block: Any = nn.ModuleDict(
             {
-                "1": nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels, 3)}),
-                "3": nn.ModuleDict({"conv": Conv1dParametrized(in_channels_2, out_channels_2, 1)}),
+                "1": nn.ModuleDict({"conv": Conv1dParametrized(channels, out_channels, 3)}),
+                "3": nn.ModuleDict({"conv": Conv1dParametrized(out_channels, channels, 1)}),
             }
         )
-        self.shortcut: Any = nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels_2, 1)})
+        self.shortcut: Any = nn.ModuleDict({"conv": Conv1dParametrized(channels, channels, 1)})
 
     def forward(self, x: Tensor) -> Tensor:
         before, behind = self.kernel - 1, 0
@@ -185,11 +193,11 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
     with causal padding.
     """
 
-    def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
+    def __init__(self, in_channels: int, out_channels: int, units_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
         self.units_stride = units_stride
-        self.conv = Conv1dParametrized(conv_in_channels, conv_out_channels, kernel, stride=units_stride)
+        self.conv = Conv1dParametrized(in_channels, out_channels, kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
         before, behind = self.kernel - self.units_stride, -x.shape[-1] % self.units_stride
@@ -199,9 +207,9 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
 class WaveEncoderUnitsWithRecurrent(nn.Module):
     """encoder.layers.13, decoder.layers.1: a recurrent network over time, added to what it reads."""
 
-    def __init__(self):
+    def __init__(self, size: int):
         super().__init__()
-        self.lstm = nn.LSTM(512, 512, num_layers=2, batch_first=True)
+        self.lstm = nn.LSTM(size, size, num_layers=2, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         y, _ = self.lstm(x.transpose(1, 2))
@@ -211,12 +219,10 @@ class WaveEncoderUnitsWithRecurrent(nn.Module):
 class WaveDecoderUnits(nn.Module):
     """decoder.layers.*: activation and transposed convolution with causal trimming."""
 
-    def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
+    def __init__(self, in_channels: int, out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
-        self.conv = ConvTranspose1dParametrized(
-            conv_in_channels, conv_out_channels, kernel, stride=conv_stride
-        )
+        self.conv = ConvTranspose1dParametrized(in_channels, out_channels, kernel, stride=conv_stride)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(F.elu(x))
@@ -231,29 +237,53 @@ class WaveEncoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.sound_channels, 32, 7)}),
-                "1": WaveEncoderUnits(in_channels=32, out_channels=16, in_channels_2=16, out_channels_2=32),
+                "0": nn.ModuleDict(
+                    {"conv": Conv1dParametrized(config.sound_channels, config.wave_encoder_channels[0], 7)}
+                ),
+                "1": WaveEncoderUnits(
+                    channels=config.wave_encoder_channels[0],
+                    out_channels=config.wave_encoder_inner_channels[0],
+                ),
                 "3": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=32, conv_out_channels=64, units_stride=2, kernel=4
+                    in_channels=config.wave_encoder_channels[0],
+                    out_channels=config.wave_encoder_channels[1],
+                    units_stride=2,
+                    kernel=4,
                 ),
-                "4": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
+                "4": WaveEncoderUnits(
+                    channels=config.wave_encoder_channels[1],
+                    out_channels=config.wave_encoder_inner_channels[1],
+                ),
                 "6": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=64, conv_out_channels=128, units_stride=4, kernel=8
+                    in_channels=config.wave_encoder_channels[1],
+                    out_channels=config.wave_encoder_channels[2],
+                    units_stride=4,
+                    kernel=8,
                 ),
-                "7": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
+                "7": WaveEncoderUnits(
+                    channels=config.wave_encoder_channels[2],
+                    out_channels=config.wave_encoder_inner_channels[2],
+                ),
                 "9": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=128, conv_out_channels=256, units_stride=5, kernel=10
+                    in_channels=config.wave_encoder_channels[2],
+                    out_channels=config.wave_encoder_channels[3],
+                    units_stride=5,
+                    kernel=10,
                 ),
                 "10": WaveEncoderUnits(
-                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
+                    channels=config.wave_encoder_channels[3],
+                    out_channels=config.wave_encoder_inner_channels[3],
                 ),
                 "12": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=256, conv_out_channels=512, units_stride=8, kernel=16
+                    in_channels=config.wave_encoder_channels[3],
+                    out_channels=config.wave_encoder_channels[4],
+                    units_stride=8,
+                    kernel=16,
                 ),
-                "13": WaveEncoderUnitsWithRecurrent(),
+                "13": WaveEncoderUnitsWithRecurrent(size=config.wave_encoder_channels[4]),
                 "15": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=512,
-                    conv_out_channels=128,
+                    in_channels=config.wave_encoder_channels[4],
+                    out_channels=config.per_group,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=7,
                 ),
@@ -292,20 +322,50 @@ class WaveDecoder(nn.ModuleDict):
         super().__init__(
             {
                 "0": nn.ModuleDict({"conv": Conv1dParametrized(config.per_group, config.channels, 7)}),
-                "1": WaveEncoderUnitsWithRecurrent(),
-                "3": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=8, kernel=16),
-                "4": WaveEncoderUnits(
-                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
+                "1": WaveEncoderUnitsWithRecurrent(size=config.channels),
+                "3": WaveDecoderUnits(
+                    in_channels=config.channels,
+                    out_channels=config.wave_decoder_channels[0],
+                    conv_stride=8,
+                    kernel=16,
                 ),
-                "6": WaveDecoderUnits(conv_in_channels=256, conv_out_channels=128, conv_stride=5, kernel=10),
-                "7": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
-                "9": WaveDecoderUnits(conv_in_channels=128, conv_out_channels=64, conv_stride=4, kernel=8),
-                "10": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
-                "12": WaveDecoderUnits(conv_in_channels=64, conv_out_channels=32, conv_stride=2, kernel=4),
-                "13": WaveEncoderUnits(in_channels=32, out_channels=16, in_channels_2=16, out_channels_2=32),
+                "4": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[0],
+                    out_channels=config.wave_decoder_inner_channels[0],
+                ),
+                "6": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[0],
+                    out_channels=config.wave_decoder_channels[1],
+                    conv_stride=5,
+                    kernel=10,
+                ),
+                "7": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[1],
+                    out_channels=config.wave_decoder_inner_channels[1],
+                ),
+                "9": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[1],
+                    out_channels=config.wave_decoder_channels[2],
+                    conv_stride=4,
+                    kernel=8,
+                ),
+                "10": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[2],
+                    out_channels=config.wave_decoder_inner_channels[2],
+                ),
+                "12": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[2],
+                    out_channels=config.wave_decoder_channels[3],
+                    conv_stride=2,
+                    kernel=4,
+                ),
+                "13": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[3],
+                    out_channels=config.wave_decoder_inner_channels[3],
+                ),
                 "15": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=32,
-                    conv_out_channels=1,
+                    in_channels=config.wave_decoder_channels[3],
+                    out_channels=1,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=7,
                 ),
@@ -387,4 +447,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e292b4c3c97a07a2
+# sha256 of all above: dd1e81b1fff10cf4

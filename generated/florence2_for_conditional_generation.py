@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules a5daf6e47405.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -46,9 +46,9 @@ class Config:
     encoder_layers: int = 6  # name: model.language_model.encoder.layers.*
     decoder_layers: int = 6  # name: model.language_model.decoder.layers.*
     window_size: int = 12  # config: vision_config.window_size
+    vision_layers: tuple[int, ...] = (1, 1, 9, 1)  # name: model.vision_tower.blocks.0.* and 3 more
     vocab_size: int = 51290  # shape: model.language_model.shared.weight [51290, 768]
     features_image_id: int = 51289  # config: image_token_id
-    vision_layers: tuple[int, ...] = (1, 1, 9, 1)  # name: model.vision_tower.blocks.0.* and 3 more
 
 
 @dataclass
@@ -481,33 +481,16 @@ class VisionLayer(nn.Module):
         return self.channel_block(self.spatial_block(x, window))
 
 
-class Embeddings(nn.Module):
-    """model.language_model: token embeddings with image features in place of image tokens."""
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.features_image_id = config.features_image_id
-        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
-
-    def forward(self, input_ids: Tensor, image_features: Tensor | None) -> Tensor:
-        return scatter_features(self.shared(input_ids), image_features, input_ids, self.features_image_id)
-
-
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """model.vision_tower.blocks.*: a stage of layers in sequence."""
 
     def __init__(self, config: Config, hidden_size: int, heads: int, channel_groups: int, layers: int):
         super().__init__(
-            VisionLayer(config, hidden_size=hidden_size, heads=heads, channel_groups=channel_groups)
-            for _ in range(layers)
+            *(
+                VisionLayer(config, hidden_size=hidden_size, heads=heads, channel_groups=channel_groups)
+                for _ in range(layers)
+            )
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 class Pixels(nn.Module):
@@ -520,14 +503,11 @@ class Pixels(nn.Module):
         self.convs = nn.ModuleList(
             [
                 PatchesWithNormed(config),
-                Patches(
-                    in_channels=config.vision_hidden_sizes[0], out_channels=config.vision_hidden_sizes[1]
-                ),
-                Patches(
-                    in_channels=config.vision_hidden_sizes[1], out_channels=config.vision_hidden_sizes[2]
-                ),
-                Patches(
-                    in_channels=config.vision_hidden_sizes[2], out_channels=config.vision_hidden_sizes[3]
+                *(
+                    Patches(in_channels=in_channels, out_channels=out_channels)
+                    for in_channels, out_channels in zip(
+                        config.vision_hidden_sizes[:-1], config.vision_hidden_sizes[1:], strict=True
+                    )
                 ),
             ]
         )
@@ -554,11 +534,18 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
+        self.features_image_id = config.features_image_id
         self.model: Any = nn.ModuleDict(
             {
                 "vision_tower": Pixels(config),
                 "multi_modal_projector": Projector(config),
-                "language_model": Embeddings(config),
+                "language_model": nn.ModuleDict(
+                    {
+                        "shared": nn.Embedding(config.vocab_size, config.hidden_size),
+                        "encoder": Encoder(config),
+                        "decoder": Decoder(config),
+                    }
+                ),
             }
         )
         self.to(torch.float16)
@@ -579,12 +566,16 @@ class Model(nn.Module):
         image_features = None
         if pixel_values is not None:
             image_features = self.model.multi_modal_projector(self.model.vision_tower(pixel_values))
-        embedded = self.model.language_model(input_ids, image_features)
+        embedded = scatter_features(
+            self.model.language_model.shared(input_ids), image_features, input_ids, self.features_image_id
+        )
         encoder_hidden_states = self.model.language_model.encoder(embedded, attention_mask)
         cross_attention_mask = padding_mask(attention_mask)
         input_ids = decoder_input_ids
         position_ids = decoder_position_ids
-        embedded = self.model.language_model(input_ids, None)
+        embedded = scatter_features(
+            self.model.language_model.shared(input_ids), None, input_ids, self.features_image_id
+        )
         x = self.model.language_model.decoder(
             embedded, position_ids, decoder_attention_mask, encoder_hidden_states, cross_attention_mask
         )
@@ -622,4 +613,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0043c79de405f481
+# sha256 of all above: 1919a19ae35a51a4

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -415,46 +415,33 @@ class Downsampling(nn.Module):
         return self.reduction(self.norm(merge_patches(x)))
 
 
-class LevelMaps(nn.ModuleList):
+class LevelMaps(nn.Sequential):
     """model.pixel_level_module.decoder.input_projections.*: convolution and norm."""
 
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
-            [nn.Conv2d(in_channels, config.hidden_size, kernel_size=1), nn.GroupNorm(32, config.hidden_size)]
+            nn.Conv2d(in_channels, config.hidden_size, kernel_size=1), nn.GroupNorm(32, config.hidden_size)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
-
-class LateralMap(nn.ModuleList):
+class LateralMap(nn.Sequential):
     """model.pixel_level_module.decoder.adapter_1: convolution and norm."""
 
     def __init__(self, config: Config):
         super().__init__(
-            [
-                nn.Conv2d(config.backbone_hidden_sizes[0], config.hidden_size, kernel_size=1, bias=False),
-                nn.GroupNorm(32, config.hidden_size),
-            ]
+            nn.Conv2d(config.backbone_hidden_sizes[0], config.hidden_size, kernel_size=1, bias=False),
+            nn.GroupNorm(32, config.hidden_size),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
-
-class OutputMap(nn.ModuleList):
+class OutputMap(nn.Sequential):
     """model.pixel_level_module.decoder.layer_1: convolution and norm."""
 
     def __init__(self, config: Config):
         super().__init__(
-            [
-                nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=3, padding=1, bias=False),
-                nn.GroupNorm(32, config.hidden_size),
-            ]
+            nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=3, padding=1, bias=False),
+            nn.GroupNorm(32, config.hidden_size),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class MaskHead(nn.ModuleList):
@@ -717,26 +704,21 @@ class StagedEncoder(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        StageWithDownsampling(
-                            config,
-                            hidden_size=config.backbone_hidden_sizes[0],
-                            heads=config.backbone_heads[0],
-                            layers=config.backbone_layers[0],
-                            out_channels=config.backbone_hidden_sizes[1],
-                        ),
-                        StageWithDownsampling(
-                            config,
-                            hidden_size=config.backbone_hidden_sizes[1],
-                            heads=config.backbone_heads[1],
-                            layers=config.backbone_layers[1],
-                            out_channels=config.backbone_hidden_sizes[2],
-                        ),
-                        StageWithDownsampling(
-                            config,
-                            hidden_size=config.backbone_hidden_sizes[2],
-                            heads=config.backbone_heads[2],
-                            layers=config.backbone_layers[2],
-                            out_channels=config.backbone_hidden_sizes[3],
+                        *(
+                            StageWithDownsampling(
+                                config,
+                                hidden_size=hidden_size,
+                                heads=heads,
+                                layers=layers,
+                                out_channels=out_channels,
+                            )
+                            for hidden_size, heads, layers, out_channels in zip(
+                                config.backbone_hidden_sizes[:-1],
+                                config.backbone_heads[:-1],
+                                config.backbone_layers[:-1],
+                                config.backbone_hidden_sizes[1:],
+                                strict=True,
+                            )
                         ),
                         Stage(config),
                     ]
@@ -850,4 +832,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fc1d8f794631004a
+# sha256 of all above: 9a49f8c7683e7dd9

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules a5daf6e47405.
+"""kyutai/mimi: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,11 +32,19 @@ class Config:
     # shape: quantizer.acoustic_residual_vector_quantizer.input_proj.weight [256, 512, 1]
     code_size: int = 256
     intermediate_size: int = 2048  # shape: decoder_transformer.layers.{0..7}.mlp.fc1.weight [2048, 512]
+    # shape: encoder.layers.0.conv.weight [64, 1, 7] and 4 more
+    wave_encoder_channels: tuple[int, ...] = (64, 128, 256, 512, 1024)
+    # shape: decoder.layers.2.conv.weight [1024, 512, 16] and 3 more
+    wave_decoder_channels: tuple[int, ...] = (512, 256, 128, 64)
+    # shape: encoder.layers.1.block.1.conv.weight [32, 64, 3] and 3 more
+    wave_encoder_inner_channels: tuple[int, ...] = (32, 64, 128, 256)
+    # shape: decoder.layers.3.block.1.conv.weight [256, 512, 3] and 3 more
+    wave_decoder_inner_channels: tuple[int, ...] = (256, 128, 64, 32)
     # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
+    channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
     per_group: int = 512  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
-    channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
     encoder_layers: int = 8  # name: encoder_transformer.layers.*
     decoder_layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
@@ -171,13 +179,13 @@ class WaveEncoderUnits(nn.Module):
     with causal padding.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
+    def __init__(self, channels: int, out_channels: int):
         super().__init__()
         self.kernel = 3
         self.block: Any = nn.ModuleDict(
             {
-                "1": nn.ModuleDict({"conv": nn.Conv1d(in_channels, out_channels, kernel_size=3)}),
-                "3": nn.ModuleDict({"conv": nn.Conv1d(in_channels_2, out_channels_2, kernel_size=1)}),
+                "1": nn.ModuleDict({"conv": nn.Conv1d(channels, out_channels, kernel_size=3)}),
+                "3": nn.ModuleDict({"conv": nn.Conv1d(out_channels, channels, kernel_size=1)}),
             }
         )
 
@@ -193,11 +201,11 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
     with causal padding.
     """
 
-    def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
+    def __init__(self, in_channels: int, out_channels: int, units_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
         self.units_stride = units_stride
-        self.conv = nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=kernel, stride=units_stride)
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size=kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
         before, behind = self.kernel - self.units_stride, -x.shape[-1] % self.units_stride
@@ -207,12 +215,10 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
 class WaveDecoderUnits(nn.Module):
     """decoder.layers.*: activation and transposed convolution with causal trimming."""
 
-    def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
+    def __init__(self, in_channels: int, out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
-        self.conv = nn.ConvTranspose1d(
-            conv_in_channels, conv_out_channels, kernel_size=kernel, stride=conv_stride
-        )
+        self.conv = nn.ConvTranspose1d(in_channels, out_channels, kernel_size=kernel, stride=conv_stride)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(F.elu(x))
@@ -248,30 +254,52 @@ class WaveEncoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": nn.Conv1d(config.sound_channels, 64, kernel_size=7)}),
-                "1": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
-                "3": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=64, conv_out_channels=128, units_stride=4, kernel=8
+                "0": nn.ModuleDict(
+                    {"conv": nn.Conv1d(config.sound_channels, config.wave_encoder_channels[0], kernel_size=7)}
                 ),
-                "4": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
+                "1": WaveEncoderUnits(
+                    channels=config.wave_encoder_channels[0],
+                    out_channels=config.wave_encoder_inner_channels[0],
+                ),
+                "3": WaveEncoderUnitsWithConvolution(
+                    in_channels=config.wave_encoder_channels[0],
+                    out_channels=config.wave_encoder_channels[1],
+                    units_stride=4,
+                    kernel=8,
+                ),
+                "4": WaveEncoderUnits(
+                    channels=config.wave_encoder_channels[1],
+                    out_channels=config.wave_encoder_inner_channels[1],
+                ),
                 "6": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=128, conv_out_channels=256, units_stride=5, kernel=10
+                    in_channels=config.wave_encoder_channels[1],
+                    out_channels=config.wave_encoder_channels[2],
+                    units_stride=5,
+                    kernel=10,
                 ),
                 "7": WaveEncoderUnits(
-                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
+                    channels=config.wave_encoder_channels[2],
+                    out_channels=config.wave_encoder_inner_channels[2],
                 ),
                 "9": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=256, conv_out_channels=512, units_stride=6, kernel=12
+                    in_channels=config.wave_encoder_channels[2],
+                    out_channels=config.wave_encoder_channels[3],
+                    units_stride=6,
+                    kernel=12,
                 ),
                 "10": WaveEncoderUnits(
-                    in_channels=512, out_channels=256, in_channels_2=256, out_channels_2=512
+                    channels=config.wave_encoder_channels[3],
+                    out_channels=config.wave_encoder_inner_channels[3],
                 ),
                 "12": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=512, conv_out_channels=1024, units_stride=8, kernel=16
+                    in_channels=config.wave_encoder_channels[3],
+                    out_channels=config.wave_encoder_channels[4],
+                    units_stride=8,
+                    kernel=16,
                 ),
                 "14": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=1024,
-                    conv_out_channels=512,
+                    in_channels=config.wave_encoder_channels[4],
+                    out_channels=config.hidden_size,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=3,
                 ),
@@ -313,21 +341,49 @@ class WaveDecoder(nn.ModuleDict):
         super().__init__(
             {
                 "0": nn.ModuleDict({"conv": nn.Conv1d(config.per_group, config.channels, kernel_size=7)}),
-                "2": WaveDecoderUnits(conv_in_channels=1024, conv_out_channels=512, conv_stride=8, kernel=16),
+                "2": WaveDecoderUnits(
+                    in_channels=config.channels,
+                    out_channels=config.wave_decoder_channels[0],
+                    conv_stride=8,
+                    kernel=16,
+                ),
                 "3": WaveEncoderUnits(
-                    in_channels=512, out_channels=256, in_channels_2=256, out_channels_2=512
+                    channels=config.wave_decoder_channels[0],
+                    out_channels=config.wave_decoder_inner_channels[0],
                 ),
-                "5": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=6, kernel=12),
+                "5": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[0],
+                    out_channels=config.wave_decoder_channels[1],
+                    conv_stride=6,
+                    kernel=12,
+                ),
                 "6": WaveEncoderUnits(
-                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
+                    channels=config.wave_decoder_channels[1],
+                    out_channels=config.wave_decoder_inner_channels[1],
                 ),
-                "8": WaveDecoderUnits(conv_in_channels=256, conv_out_channels=128, conv_stride=5, kernel=10),
-                "9": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
-                "11": WaveDecoderUnits(conv_in_channels=128, conv_out_channels=64, conv_stride=4, kernel=8),
-                "12": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
+                "8": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[1],
+                    out_channels=config.wave_decoder_channels[2],
+                    conv_stride=5,
+                    kernel=10,
+                ),
+                "9": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[2],
+                    out_channels=config.wave_decoder_inner_channels[2],
+                ),
+                "11": WaveDecoderUnits(
+                    in_channels=config.wave_decoder_channels[2],
+                    out_channels=config.wave_decoder_channels[3],
+                    conv_stride=4,
+                    kernel=8,
+                ),
+                "12": WaveEncoderUnits(
+                    channels=config.wave_decoder_channels[3],
+                    out_channels=config.wave_decoder_inner_channels[3],
+                ),
                 "14": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=64,
-                    conv_out_channels=1,
+                    in_channels=config.wave_decoder_channels[3],
+                    out_channels=1,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=3,
                 ),
@@ -497,4 +553,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 74bb525ba30be72a
+# sha256 of all above: 50b4be8d0a60fd3c

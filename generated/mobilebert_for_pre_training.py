@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules a5daf6e47405.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
     norm_eps: float = 1e-12  # config: layer_norm_eps
     rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
-    narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
+    narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.bottleneck.input.dense.weight [128, 512]
     heads: int = 4  # config: num_attention_heads
     # shape and config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * ...
     head_dim: int = 32
@@ -140,20 +140,6 @@ class LmHead(nn.Module):
         return F.linear(x, torch.cat((embedding_weight, self.dense.weight.t()), dim=1), self.bias)
 
 
-class NarrowAttention(nn.Module):
-    """mobilebert.encoder.layer.*.bottleneck.attention, mobilebert.encoder.layer.*.bottleneck.input:
-    bottleneck: linear layer to fewer channels and an affine norm.
-    """
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.narrow_size)
-        self.LayerNorm = Affine(config.narrow_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.LayerNorm(self.dense(x))
-
-
 class Attention(nn.Module):
     """mobilebert.encoder.layer.*.attention: self-attention with queries and keys of the bottleneck and
     values of the full width, then residual and an affine norm (MobileBERT).
@@ -206,27 +192,28 @@ class FeedForward(nn.Module):
         return self.output.LayerNorm(x + y)
 
 
-class Widen(nn.Module):
-    """mobilebert.encoder.layer.*.output.bottleneck: bottleneck: linear layer to more channels, added to
-    the residual, and an affine norm.
+class Layer(nn.Module):
+    """mobilebert.encoder.layer.*: attention and several feed-forwards inside of a bottleneck, between maps
+    with affine norms (MobileBERT).
     """
 
     def __init__(self, config: Config):
         super().__init__()
-        self.dense = nn.Linear(config.narrow_size, config.hidden_size)
-        self.LayerNorm = Affine(config.hidden_size)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return self.LayerNorm(self.dense(x) + residual)
-
-
-class Layer(nn.Module):
-    """mobilebert.encoder.layer.*: attention and several feed-forwards inside of a bottleneck (MobileBERT)."""
-
-    def __init__(self, config: Config):
-        super().__init__()
         self.bottleneck: Any = nn.ModuleDict(
-            {"attention": NarrowAttention(config), "input": NarrowAttention(config)}
+            {
+                "attention": nn.ModuleDict(
+                    {
+                        "dense": nn.Linear(config.hidden_size, config.narrow_size),
+                        "LayerNorm": Affine(config.narrow_size),
+                    }
+                ),
+                "input": nn.ModuleDict(
+                    {
+                        "dense": nn.Linear(config.hidden_size, config.narrow_size),
+                        "LayerNorm": Affine(config.narrow_size),
+                    }
+                ),
+            }
         )
         self.attention = Attention(config)
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(3))
@@ -237,15 +224,25 @@ class Layer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.narrow_size),
                 "LayerNorm": Affine(config.narrow_size),
-                "bottleneck": Widen(config),
+                "bottleneck": nn.ModuleDict(
+                    {
+                        "dense": nn.Linear(config.narrow_size, config.hidden_size),
+                        "LayerNorm": Affine(config.hidden_size),
+                    }
+                ),
             }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        y = self.attention(self.bottleneck.attention(x), x, self.bottleneck.input(x), mask)
+        y = self.attention(
+            self.bottleneck.attention.LayerNorm(self.bottleneck.attention.dense(x)),
+            x,
+            self.bottleneck.input.LayerNorm(self.bottleneck.input.dense(x)),
+            mask,
+        )
         for inner in self.ffn:
             y = inner(y)
-        return self.output.bottleneck(self.last_feed_forward(y), x)
+        return self.output.bottleneck.LayerNorm(self.output.bottleneck.dense(self.last_feed_forward(y)) + x)
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
         y = self.output.dense(F.relu(self.intermediate.dense(x)))
@@ -333,4 +330,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 584daba63a63406e
+# sha256 of all above: 314cc4d6575e5eb5

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules a5daf6e47405.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -152,7 +152,7 @@ class LayerWithResidual(nn.Module):
         return x + self.reduce_1x1(F.relu6(self.conv_3x3(y)))
 
 
-class EmbeddingsWithLayers(nn.Module):
+class Encoder(nn.Module):
     """mobilenet_v2: an image through stages, each coarser than the one before, with layers of
     convolutions, a last convolution and pooling.
     """
@@ -191,7 +191,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.mobilenet_v2 = EmbeddingsWithLayers(config)
+        self.mobilenet_v2 = Encoder(config)
         self.classifier = nn.Linear(config.pooled_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
@@ -225,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 9051b983eb5da595
+# sha256 of all above: e81f0a417f6e55e2

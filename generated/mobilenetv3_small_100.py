@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules a5daf6e47405.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -115,26 +115,20 @@ class LayerWithDepthwiseExpansion(nn.Module):
     def __init__(
         self,
         in_channels: int,
-        out_channels: int,
+        channels: int,
         stride: int,
         squeeze_excitation_reduced_size: int,
         contraction_out_channels: int,
     ):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.conv_pw = nn.Conv2d(in_channels, channels, kernel_size=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
         self.conv_dw = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=5,
-            stride=stride,
-            padding=2,
-            groups=out_channels,
-            bias=False,
+            channels, channels, kernel_size=5, stride=stride, padding=2, groups=channels, bias=False
         )
-        self.bn2 = nn.BatchNorm2d(out_channels)
-        self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
-        self.conv_pwl = nn.Conv2d(out_channels, contraction_out_channels, kernel_size=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.se = SqueezeExcitation(channels=channels, reduced_size=squeeze_excitation_reduced_size)
+        self.conv_pwl = nn.Conv2d(channels, contraction_out_channels, kernel_size=1, bias=False)
         self.bn3 = nn.BatchNorm2d(contraction_out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -148,17 +142,17 @@ class Layer(nn.Module):
     convolution, squeeze-and-excitation, a projection and a residual.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
+        self.conv_pw = nn.Conv2d(channels, out_channels, kernel_size=1, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
-        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(in_channels)
+        self.conv_pwl = nn.Conv2d(out_channels, channels, kernel_size=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.bn1(self.conv_pw(x)))
@@ -184,101 +178,58 @@ class LayerWithDepthwiseProjected(nn.Module):
         return self.bn2(self.conv_pw(self.se(y)))
 
 
-class StageWithDepthwise(nn.ModuleList):
+class StageWithDepthwise(nn.Sequential):
     """blocks.1: a stage of layers in sequence."""
 
     def __init__(self):
-        super().__init__([LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual()])
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual())
 
 
-class StageWithConvolution(nn.ModuleList):
+class StageWithConvolution(nn.Sequential):
     """blocks.5: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__([LayerWithConvolution(config)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(LayerWithConvolution(config))
 
 
-class StageWithGated(nn.ModuleList):
+class StageWithGated(nn.Sequential):
     """blocks.0: a stage of layers in sequence."""
 
     def __init__(self):
-        super().__init__([LayerWithDepthwiseProjected()])
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(LayerWithDepthwiseProjected())
 
 
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """blocks.*: a stage of layers in sequence."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
+        stride: int,
         squeeze_excitation_reduced_size: int,
-        layers_in_channels: int,
+        layers_channels: int,
         layers_out_channels: int,
         layers_squeeze_excitation_reduced_size: int,
+        layers: int,
     ):
         super().__init__(
-            [
-                LayerWithDepthwiseExpansion(
-                    in_channels=in_channels,
-                    out_channels=out_channels,
-                    stride=2,
-                    squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-                    contraction_out_channels=layers_in_channels,
-                ),
-                *(
-                    Layer(
-                        in_channels=layers_in_channels,
-                        out_channels=layers_out_channels,
-                        squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
-                    )
-                    for _ in range(2)
-                ),
-            ]
+            LayerWithDepthwiseExpansion(
+                in_channels=in_channels,
+                channels=out_channels,
+                stride=stride,
+                squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                contraction_out_channels=layers_channels,
+            ),
+            *(
+                Layer(
+                    channels=layers_channels,
+                    out_channels=layers_out_channels,
+                    squeeze_excitation_reduced_size=layers_squeeze_excitation_reduced_size,
+                )
+                for _ in range(layers - 1)
+            ),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
-
-
-class StageWithGatedAndExpansion(nn.ModuleList):
-    """blocks.3: a stage of layers in sequence."""
-
-    def __init__(self):
-        super().__init__(
-            [
-                LayerWithDepthwiseExpansion(
-                    in_channels=40,
-                    out_channels=120,
-                    stride=1,
-                    squeeze_excitation_reduced_size=32,
-                    contraction_out_channels=48,
-                ),
-                Layer(in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
-            ]
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 class Model(nn.Module):
@@ -302,19 +253,32 @@ class Model(nn.Module):
                 Stage(
                     in_channels=24,
                     out_channels=96,
+                    stride=2,
                     squeeze_excitation_reduced_size=24,
-                    layers_in_channels=40,
+                    layers_channels=40,
                     layers_out_channels=240,
                     layers_squeeze_excitation_reduced_size=64,
+                    layers=3,
                 ),
-                StageWithGatedAndExpansion(),
+                Stage(
+                    in_channels=40,
+                    out_channels=120,
+                    stride=1,
+                    squeeze_excitation_reduced_size=32,
+                    layers_channels=48,
+                    layers_out_channels=144,
+                    layers_squeeze_excitation_reduced_size=40,
+                    layers=2,
+                ),
                 Stage(
                     in_channels=48,
                     out_channels=288,
+                    stride=2,
                     squeeze_excitation_reduced_size=72,
-                    layers_in_channels=96,
+                    layers_channels=96,
                     layers_out_channels=576,
                     layers_squeeze_excitation_reduced_size=144,
+                    layers=3,
                 ),
                 StageWithConvolution(config),
             ]
@@ -362,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 45645a227fb1fb5e
+# sha256 of all above: 3ea78c3aff177f82

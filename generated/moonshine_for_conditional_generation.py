@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules a5daf6e47405.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,6 +30,7 @@ class Config:
     # shape and config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [288, 288] = heads * head_dim
     decoder_head_dim: int = 36
     intermediate_size: int = 1152  # shape: model.decoder.layers.{0..5}.mlp.fc2.weight [288, 1152]
+    encoder_embeddings_channels: int = 576  # shape: model.encoder.conv2.weight [576, 288, 7]
     encoder_layers: int = 6  # name: model.encoder.layers.*
     frames_hop: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
     # rule: families/moonshine.yaml: 2 * ceil(floor(attention.head_dim * rotary.fraction) / 2)
@@ -253,8 +254,12 @@ class Encoder(nn.Module):
         self.rotary_base = config.rotary_base
         self.conv1 = nn.Conv1d(1, config.hidden_size, kernel_size=127, stride=64, bias=False)
         self.groupnorm = nn.GroupNorm(1, config.hidden_size)
-        self.conv2 = nn.Conv1d(config.hidden_size, 576, kernel_size=7, stride=3)
-        self.conv3 = nn.Conv1d(576, config.hidden_size, kernel_size=3, stride=2)
+        self.conv2 = nn.Conv1d(
+            config.hidden_size, config.encoder_embeddings_channels, kernel_size=7, stride=3
+        )
+        self.conv3 = nn.Conv1d(
+            config.encoder_embeddings_channels, config.hidden_size, kernel_size=3, stride=2
+        )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(config.hidden_size, bias=False)
 
@@ -370,4 +375,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
 # true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 4ef6f6649190ff6f
+# sha256 of all above: 0a318eb6da71da37

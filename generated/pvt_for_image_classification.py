@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules a5daf6e47405.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -232,7 +232,7 @@ class Layer(nn.Module):
         return x + self.mlp(self.layer_norm_2(x))
 
 
-class StageWithReduction(nn.ModuleList):
+class StageWithReduction(nn.Sequential):
     """pvt.encoder.block.*: a stage of layers in sequence."""
 
     def __init__(
@@ -245,33 +245,25 @@ class StageWithReduction(nn.ModuleList):
         intermediate_size: int,
     ):
         super().__init__(
-            LayerWithReduction(
-                config,
-                hidden_size=hidden_size,
-                sequence_reduction_stride=sequence_reduction_stride,
-                sequence_reduction_kernel_size=sequence_reduction_kernel_size,
-                heads=heads,
-                intermediate_size=intermediate_size,
+            *(
+                LayerWithReduction(
+                    config,
+                    hidden_size=hidden_size,
+                    sequence_reduction_stride=sequence_reduction_stride,
+                    sequence_reduction_kernel_size=sequence_reduction_kernel_size,
+                    heads=heads,
+                    intermediate_size=intermediate_size,
+                )
+                for _ in range(config.layers)
             )
-            for _ in range(config.layers)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
-
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """pvt.encoder.block.3: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(config) for _ in range(config.layers))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(*(Layer(config) for _ in range(config.layers)))
 
 
 class StagesToRow(nn.Module):
@@ -389,4 +381,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 6a7e2e25c85c9fc1
+# sha256 of all above: 9050202c1921321b

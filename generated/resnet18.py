@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules a5daf6e47405.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -60,19 +60,14 @@ class Layer(nn.Module):
         return F.relu(x + y)
 
 
-class Shortcut(nn.ModuleList):
+class Shortcut(nn.Sequential):
     """layer2.0.downsample, layer3.0.downsample and 1 more: convolution and norm."""
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
-            [
-                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
-                nn.BatchNorm2d(out_channels),
-            ]
+            nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
+            nn.BatchNorm2d(out_channels),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class LayerWithShortcut(nn.Module):
@@ -94,33 +89,21 @@ class LayerWithShortcut(nn.Module):
         return F.relu(self.downsample(x) + y)
 
 
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(channels=config.hidden_sizes[0]) for _ in range(config.layers))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(*(Layer(channels=config.hidden_sizes[0]) for _ in range(config.layers)))
 
 
-class StageWithShortcut(nn.ModuleList):
+class StageWithShortcut(nn.Sequential):
     """layer2, layer3 and 1 more: a stage of layers in sequence."""
 
     def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__(
-            [
-                LayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
-                Layer(channels=hidden_size),
-            ]
+            LayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
+            *(Layer(channels=hidden_size) for _ in range(config.layers - 1)),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 class Model(nn.Module):
@@ -189,4 +172,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7dd009ece3cdaddd
+# sha256 of all above: b41f6afc80c26fa6

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules a5daf6e47405.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,6 +40,8 @@ class Config:
     batch_norm_eps: float = 1e-5  # rule: families/rt_detr.yaml (a constant of the published code)
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     channels: int = 3  # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
+    # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
+    backbone_embeddings_channels: int = 32
     level_maps_kernel_size: int = 1  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     norm_eps: float = 1e-5  # config: layer_norm_eps
@@ -326,13 +328,13 @@ class Bottlenecks(nn.Module):
                 "conv": nn.Conv2d(
                     config.hidden_size, config.hidden_size, kernel_size=3, padding=1, bias=False
                 ),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
         self.conv2: Any = nn.ModuleDict(
             {
                 "conv": nn.Conv2d(config.hidden_size, config.hidden_size, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
 
@@ -341,25 +343,20 @@ class Bottlenecks(nn.Module):
         return F.silu(y)
 
 
-class EntryMaps(nn.ModuleList):
+class EntryMaps(nn.Sequential):
     """model.encoder_input_proj.*: convolution and norm."""
 
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
-            [
-                nn.Conv2d(
-                    in_channels,
-                    config.hidden_size,
-                    kernel_size=config.entry_maps_kernel_size,
-                    padding=config.entry_maps_kernel_size // 2,
-                    bias=False,
-                ),
-                nn.BatchNorm2d(config.hidden_size),
-            ]
+            nn.Conv2d(
+                in_channels,
+                config.hidden_size,
+                kernel_size=config.entry_maps_kernel_size,
+                padding=config.entry_maps_kernel_size // 2,
+                bias=False,
+            ),
+            nn.BatchNorm2d(config.hidden_size),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class Embeddings(nn.ModuleList):
@@ -375,23 +372,38 @@ class Embeddings(nn.ModuleList):
                 nn.ModuleDict(
                     {
                         "convolution": nn.Conv2d(
-                            config.channels, 32, kernel_size=3, stride=2, padding=1, bias=False
+                            config.channels,
+                            config.backbone_embeddings_channels,
+                            kernel_size=3,
+                            stride=2,
+                            padding=1,
+                            bias=False,
                         ),
-                        "normalization": FrozenBatchNorm(32),
-                    }
-                ),
-                nn.ModuleDict(
-                    {
-                        "convolution": nn.Conv2d(32, 32, kernel_size=3, padding=1, bias=False),
-                        "normalization": FrozenBatchNorm(32),
+                        "normalization": FrozenBatchNorm(config.backbone_embeddings_channels),
                     }
                 ),
                 nn.ModuleDict(
                     {
                         "convolution": nn.Conv2d(
-                            32, config.embedding_size, kernel_size=3, padding=1, bias=False
+                            config.backbone_embeddings_channels,
+                            config.backbone_embeddings_channels,
+                            kernel_size=3,
+                            padding=1,
+                            bias=False,
                         ),
-                        "normalization": FrozenBatchNorm(64),
+                        "normalization": FrozenBatchNorm(config.backbone_embeddings_channels),
+                    }
+                ),
+                nn.ModuleDict(
+                    {
+                        "convolution": nn.Conv2d(
+                            config.backbone_embeddings_channels,
+                            config.embedding_size,
+                            kernel_size=3,
+                            padding=1,
+                            bias=False,
+                        ),
+                        "normalization": FrozenBatchNorm(config.embedding_size),
                     }
                 ),
             ]
@@ -406,25 +418,20 @@ class Embeddings(nn.ModuleList):
         return F.max_pool2d(x, 3, stride=2, padding=1)
 
 
-class LevelMaps(nn.ModuleList):
+class LevelMaps(nn.Sequential):
     """model.decoder_input_proj.*: convolution and norm."""
 
     def __init__(self, config: Config):
         super().__init__(
-            [
-                nn.Conv2d(
-                    config.hidden_size,
-                    config.hidden_size,
-                    kernel_size=config.level_maps_kernel_size,
-                    padding=config.level_maps_kernel_size // 2,
-                    bias=False,
-                ),
-                nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
-            ]
+            nn.Conv2d(
+                config.hidden_size,
+                config.hidden_size,
+                kernel_size=config.level_maps_kernel_size,
+                padding=config.level_maps_kernel_size // 2,
+                bias=False,
+            ),
+            nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class ProposalBoxes(nn.ModuleList):
@@ -463,8 +470,8 @@ class BoxHeads(nn.Module):
 class ReferenceHead(nn.ModuleList):
     """model.decoder.query_pos_head.layers: feed-forward of two linear layers with ReLU."""
 
-    def __init__(self):
-        super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
+    def __init__(self, config: Config):
+        super().__init__([nn.Linear(4, 512), nn.Linear(512, config.hidden_size)])
 
     def forward(self, x: Tensor) -> Tensor:
         return self[1](F.relu(self[0](x)))
@@ -523,31 +530,32 @@ class EncoderLayer(nn.Module):
 
 
 class FinerBlocks(nn.Module):
-    """model.encoder.fpn_blocks.*, model.encoder.pan_blocks.*: two convolutions side by side, bottlenecks
-    after the first, and the sum of both (CSP).
+    """model.encoder.fpn_blocks.*, model.encoder.pan_blocks.*: bottlenecks after one of two maps, and the
+    sum of both (CSP), with two convolutions side by side.
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.conv1: Any = nn.ModuleDict(
             {
-                "conv": nn.Conv2d(512, 256, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
+                "conv": nn.Conv2d(512, config.hidden_size, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
+            }
+        )
+        self.conv2: Any = nn.ModuleDict(
+            {
+                "conv": nn.Conv2d(512, config.hidden_size, kernel_size=1, bias=False),
+                "norm": nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps),
             }
         )
         self.bottlenecks = nn.ModuleList(Bottlenecks(config) for _ in range(3))
-        self.conv2: Any = nn.ModuleDict(
-            {
-                "conv": nn.Conv2d(512, 256, kernel_size=1, bias=False),
-                "norm": nn.BatchNorm2d(256, eps=config.batch_norm_eps),
-            }
-        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.conv1.norm(self.conv1.conv(x)))
+        kept = F.silu(self.conv2.norm(self.conv2.conv(x)))
         for inner in self.bottlenecks:
             y = inner(y)
-        return y + F.silu(self.conv2.norm(self.conv2.conv(x)))
+        return kept + y
 
 
 class BackboneLayerWithShortcut(nn.Module):
@@ -642,7 +650,7 @@ class DeformableDecoder(nn.Module):
         self.class_embed = nn.ModuleList(
             nn.Linear(config.hidden_size, config.labels) for _ in range(config.decoder_layers)
         )
-        self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead()})
+        self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead(config)})
 
     def forward(
         self, queries: Tensor, proposals: Tensor, encoder_hidden_states: Tensor, sizes: list[tuple[int, int]]
@@ -765,23 +773,16 @@ class StagedEncoder(nn.Module):
                 "stages": nn.ModuleList(
                     [
                         Stage(config),
-                        StageWithPooled(
-                            config,
-                            input_size=config.backbone_hidden_sizes[0],
-                            hidden_size=config.backbone_hidden_sizes[1],
-                            layers=config.backbone_layers[1],
-                        ),
-                        StageWithPooled(
-                            config,
-                            input_size=config.backbone_hidden_sizes[1],
-                            hidden_size=config.backbone_hidden_sizes[2],
-                            layers=config.backbone_layers[2],
-                        ),
-                        StageWithPooled(
-                            config,
-                            input_size=config.backbone_hidden_sizes[2],
-                            hidden_size=config.backbone_hidden_sizes[3],
-                            layers=config.backbone_layers[3],
+                        *(
+                            StageWithPooled(
+                                config, input_size=input_size, hidden_size=hidden_size, layers=layers
+                            )
+                            for input_size, hidden_size, layers in zip(
+                                config.backbone_hidden_sizes[:-1],
+                                config.backbone_hidden_sizes[1:],
+                                config.backbone_layers[1:],
+                                strict=True,
+                            )
                         ),
                     ]
                 )
@@ -810,11 +811,7 @@ class Model(nn.Module):
             {
                 "encoder_input_proj": nn.ModuleList(
                     EntryMaps(config, in_channels=in_channels)
-                    for in_channels in (
-                        config.backbone_hidden_sizes[1],
-                        config.backbone_hidden_sizes[2],
-                        config.backbone_hidden_sizes[3],
-                    )
+                    for in_channels in config.backbone_hidden_sizes[1:]
                 ),
                 "backbone": nn.ModuleDict({"model": StagedEncoder(config)}),
                 "encoder": HybridEncoder(config),
@@ -900,4 +897,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 89ce02d65266fbc2
+# sha256 of all above: dec7b1c131f97a3a

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,11 +24,13 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: prompt_encoder.mask_embed.conv1.weight [4, 1, 2, 2] and 1 more
+    mask_prompts_channels: tuple[int, int] = (4, 16)
     mask_prompts_norm_eps: float = 1e-6  # config: prompt_encoder_config.layer_norm_eps
+    neck_size: int = 256  # shape: vision_encoder.neck.conv1.weight [256, 768, 1, 1]
     vision_hidden_size: int = 768  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     vision_heads: int = 12  # shape: vision_encoder.layers.0.attn.qkv.weight [2304, 768]
     vision_head_dim: int = 64  # shape: vision_encoder.layers.0.attn.rel_pos_h [27, 64]
-    neck_size: int = 256  # shape: vision_encoder.neck.conv1.weight [256, 768, 1, 1]
     vision_norm_eps: float = 1e-6  # config: vision_config.layer_norm_eps
     decoder_hidden_size: int = 256  # shape: mask_decoder.iou_token.weight [1, 256]
     decoder_heads: int = 8  # config: mask_decoder_config.num_attention_heads
@@ -36,14 +38,15 @@ class Config:
     vision_intermediate_size: int = 3072  # shape: vision_encoder.layers.0.mlp.lin1.weight [3072, 768]
     # shape: mask_decoder.transformer.layers.0.mlp.lin1.weight [2048, 256]
     decoder_intermediate_size: int = 2048
-    image_size: int = 1024  # config: prompt_encoder_config.image_size
     channels: int = 3  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     patch_size: int = 16  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     image_window: int = 14  # config: vision_config.window_size
     # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
     layer_types: tuple[str, ...] = (("windows",) * 2 + ("full_attention",)) * 4
     masks: int = 4  # shape: mask_decoder.mask_tokens.weight [4, 256]
+    enlarging_channels: int = 64  # shape: mask_decoder.upscale_conv1.weight [256, 64, 2, 2]
     enlarging_norm_eps: float = 1e-6  # rule: families/sam_hq.yaml (a constant of the published code)
+    image_size: int = 1024  # config: prompt_encoder_config.image_size
 
 
 @dataclass
@@ -191,11 +194,13 @@ class MaskPrompts(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 4, kernel_size=2, stride=2)
-        self.layer_norm1 = nn.LayerNorm(4, eps=config.mask_prompts_norm_eps)
-        self.conv2 = nn.Conv2d(4, 16, kernel_size=2, stride=2)
-        self.layer_norm2 = nn.LayerNorm(16, eps=config.mask_prompts_norm_eps)
-        self.conv3 = nn.Conv2d(16, 256, kernel_size=1)
+        self.conv1 = nn.Conv2d(1, config.mask_prompts_channels[0], kernel_size=2, stride=2)
+        self.layer_norm1 = nn.LayerNorm(config.mask_prompts_channels[0], eps=config.mask_prompts_norm_eps)
+        self.conv2 = nn.Conv2d(
+            config.mask_prompts_channels[0], config.mask_prompts_channels[1], kernel_size=2, stride=2
+        )
+        self.layer_norm2 = nn.LayerNorm(config.mask_prompts_channels[1], eps=config.mask_prompts_norm_eps)
+        self.conv3 = nn.Conv2d(config.mask_prompts_channels[1], config.neck_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer_norm1(self.conv1(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -382,39 +387,6 @@ class VisionLayer(nn.Module):
         return x + self.mlp(self.layer_norm2(x))
 
 
-class Prompts(nn.Module):
-    """prompt_encoder: prompt embeddings of points and boxes (SAM)."""
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.prompts_image_size = config.image_size
-        self.point_embed: Any = nn.ModuleList(
-            [nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256)]
-        )
-        self.not_a_point_embed = nn.Embedding(1, 256)
-        self.mask_embed = MaskPrompts(config)
-        self.no_mask_embed = nn.Embedding(1, config.decoder_hidden_size)
-
-    def forward(
-        self,
-        x: Tensor,
-        input_points: Tensor | None,
-        input_labels: Tensor | None,
-        input_boxes: Tensor | None,
-        table: Tensor,
-    ) -> Tensor:
-        kinds = (
-            self.point_embed[0].weight,
-            self.point_embed[1].weight,
-            self.not_a_point_embed.weight,
-            self.point_embed[2].weight,
-            self.point_embed[3].weight,
-        )
-        return prompt_vectors(
-            x, input_points, input_labels, input_boxes, self.prompts_image_size, table, kinds
-        )
-
-
 class ImageMap(nn.Module):
     """vision_encoder: a map of patch embeddings, layers with full or windowed attention."""
 
@@ -458,6 +430,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
+        self.prompts_image_size = config.image_size
         self.vision_encoder = ImageMap(config)
         self.mask_decoder: Any = nn.ModuleDict(
             {
@@ -473,14 +446,23 @@ class Model(nn.Module):
                 "output_hypernetworks_mlps": nn.ModuleList(
                     MaskMaps(config, proj_out_features=32) for _ in range(4)
                 ),
-                "upscale_conv1": nn.ConvTranspose2d(256, 64, kernel_size=2, stride=2),
-                "upscale_layer_norm": nn.LayerNorm(64, eps=config.enlarging_norm_eps),
-                "upscale_conv2": nn.ConvTranspose2d(64, 32, kernel_size=2, stride=2),
+                "upscale_conv1": nn.ConvTranspose2d(256, config.enlarging_channels, kernel_size=2, stride=2),
+                "upscale_layer_norm": nn.LayerNorm(config.enlarging_channels, eps=config.enlarging_norm_eps),
+                "upscale_conv2": nn.ConvTranspose2d(config.enlarging_channels, 32, kernel_size=2, stride=2),
                 "iou_prediction_head": MaskMaps(config, proj_out_features=4),
             }
         )
         self.shared_image_embedding = FourierPositions()
-        self.prompt_encoder = Prompts(config)
+        self.prompt_encoder: Any = nn.ModuleDict(
+            {
+                "point_embed": nn.ModuleList(
+                    [nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256)]
+                ),
+                "not_a_point_embed": nn.Embedding(1, 256),
+                "mask_embed": MaskPrompts(config),
+                "no_mask_embed": nn.Embedding(1, config.decoder_hidden_size),
+            }
+        )
 
     def forward(
         self,
@@ -497,7 +479,7 @@ class Model(nn.Module):
         image = self.vision_encoder(pixel_values)
         own = torch.cat((self.mask_decoder.iou_token.weight, self.mask_decoder.mask_tokens.weight))
         table = self.shared_image_embedding.positional_embedding
-        asked = self.prompt_encoder(image, input_points, input_labels, input_boxes, table)
+        asked = self.prompts(image, input_points, input_labels, input_boxes, table)
         tokens = own.expand(asked.shape[0], asked.shape[1], -1, -1)
         tokens = torch.cat((tokens, asked), dim=2).flatten(0, 1)
         drawn = None
@@ -541,6 +523,25 @@ class Model(nn.Module):
         ).permute(0, 3, 1, 2)
         return self.mask_decoder.upscale_conv2(F.gelu(x))
 
+    def prompts(
+        self,
+        x: Tensor,
+        input_points: Tensor | None,
+        input_labels: Tensor | None,
+        input_boxes: Tensor | None,
+        table: Tensor,
+    ) -> Tensor:
+        kinds = (
+            self.prompt_encoder.point_embed[0].weight,
+            self.prompt_encoder.point_embed[1].weight,
+            self.prompt_encoder.not_a_point_embed.weight,
+            self.prompt_encoder.point_embed[2].weight,
+            self.prompt_encoder.point_embed[3].weight,
+        )
+        return prompt_vectors(
+            x, input_points, input_labels, input_boxes, self.prompts_image_size, table, kinds
+        )
+
 
 def load(path: str | Path, config: Config = Config()) -> Model:
     """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
@@ -572,4 +573,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: b47d7bd84b4e6e4d
+# sha256 of all above: 4f750a44a34c2d04

@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules a5daf6e47405.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,6 +35,9 @@ class Config:
     # shape and config: segformer.encoder.block.0.{0..1}.attention.output.dense.weight [32, 32] = heads * ...
     head_dim: int = 32
     layers: int = 2  # name: segformer.encoder.block.0.*
+    patch_embeddings_strides: tuple[int, ...] = (4, 2, 2, 2)  # config: strides[0] and 3 more
+    # shape: segformer.encoder.patch_embeddings.0.proj.weight [32, 3, 7, 7] and 3 more
+    patch_embeddings_kernel_sizes: tuple[int, ...] = (7, 3, 3, 3)
 
 
 @dataclass
@@ -213,37 +216,29 @@ class Layer(nn.Module):
         return x + self.mlp(self.layer_norm_2(x))
 
 
-class StageWithReduction(nn.ModuleList):
+class StageWithReduction(nn.Sequential):
     """segformer.encoder.block.*: a stage of layers in sequence."""
 
     def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
         super().__init__(
-            LayerWithReduction(
-                config,
-                hidden_size=hidden_size,
-                sr_stride=sr_stride,
-                sr_kernel_size=sr_kernel_size,
-                heads=heads,
+            *(
+                LayerWithReduction(
+                    config,
+                    hidden_size=hidden_size,
+                    sr_stride=sr_stride,
+                    sr_kernel_size=sr_kernel_size,
+                    heads=heads,
+                )
+                for _ in range(config.layers)
             )
-            for _ in range(config.layers)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
-
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """segformer.encoder.block.3: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(config) for _ in range(config.layers))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
+        super().__init__(*(Layer(config) for _ in range(config.layers)))
 
 
 class Pixels(nn.Module):
@@ -258,7 +253,11 @@ class Pixels(nn.Module):
                 in_channels=in_channels, out_channels=out_channels, stride=stride, kernel_size=kernel_size
             )
             for in_channels, out_channels, stride, kernel_size in zip(
-                [3, *config.hidden_sizes[:-1]], config.hidden_sizes, (4, 2, 2, 2), (7, 3, 3, 3), strict=True
+                [3, *config.hidden_sizes[:-1]],
+                config.hidden_sizes,
+                config.patch_embeddings_strides,
+                config.patch_embeddings_kernel_sizes,
+                strict=True,
             )
         )
         self.block = nn.ModuleList(
@@ -287,14 +286,7 @@ class Pixels(nn.Module):
                 Stage(config),
             ]
         )
-        self.layer_norm = nn.ModuleList(
-            [
-                nn.LayerNorm(config.hidden_sizes[0]),
-                nn.LayerNorm(config.hidden_sizes[1]),
-                nn.LayerNorm(config.hidden_sizes[2]),
-                nn.LayerNorm(config.hidden_sizes[3]),
-            ]
-        )
+        self.layer_norm = nn.ModuleList(nn.LayerNorm(size) for size in config.hidden_sizes)
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = pixel_values
@@ -344,4 +336,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: d12ef9f8a98cfd5e
+# sha256 of all above: 6ff1de60e914caf2

@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules a5daf6e47405.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -39,6 +39,8 @@ class Config:
     norm_eps: float = 1e-5  # config: layer_norm_eps
     encoder_layers: int = 12  # name: speecht5.encoder.wrapped_encoder.layers.*
     decoder_layers: int = 6  # name: speecht5.decoder.wrapped_decoder.layers.*
+    # shape: speech_decoder_postnet.layers.0.conv.weight [256, 80, 5] and 4 more
+    speech_decoder_postnet_out_channels: tuple[int, ...] = (256, 256, 256, 256, 80)
     mel_bins: int = 80  # config: num_mel_bins
 
 
@@ -248,9 +250,9 @@ class FeedForward(nn.Module):
 class Postnet(nn.Module):
     """speech_decoder_postnet.layers.*: convolution over frames and batch norm."""
 
-    def __init__(self, conv_in_channels: int, out_channels: int):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.conv = nn.Conv1d(conv_in_channels, out_channels, kernel_size=5, padding=2, bias=False)
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size=5, padding=2, bias=False)
         self.batch_norm = nn.BatchNorm1d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -370,9 +372,11 @@ class Model(nn.Module):
             {
                 "feat_out": nn.Linear(config.hidden_size, 160),
                 "layers": nn.ModuleList(
-                    Postnet(conv_in_channels=conv_in_channels, out_channels=out_channels)
-                    for conv_in_channels, out_channels in zip(
-                        (80, 256, 256, 256, 256), (256, 256, 256, 256, 80), strict=True
+                    Postnet(in_channels=in_channels, out_channels=out_channels)
+                    for in_channels, out_channels in zip(
+                        [80, *config.speech_decoder_postnet_out_channels[:-1]],
+                        config.speech_decoder_postnet_out_channels,
+                        strict=True,
                     )
                 ),
                 "prob_out": nn.Linear(config.hidden_size, 2),
@@ -440,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: bfca57d48e922672
+# sha256 of all above: de3bdf977af9646c

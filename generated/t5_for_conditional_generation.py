@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules a5daf6e47405.
+"""google-t5/t5-small: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -238,8 +238,8 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """encoder: a stack of layers with embeddings that are looked up outside, a padding mask, the relative
-    position bias of the first layer and a final norm.
+    """encoder: a stack of layers with embeddings that are looked up outside, a padding mask, a relative
+    position bias that the first layer stores and a final norm.
     """
 
     def __init__(self, config: Config):
@@ -265,8 +265,8 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """decoder: a stack of layers with embeddings that are looked up outside, a causal mask, the relative
-    position bias of the first layer and a final norm.
+    """decoder: a stack of layers with embeddings that are looked up outside, a causal mask, a relative
+    position bias that the first layer stores and a final norm.
     """
 
     def __init__(self, config: Config):
@@ -358,4 +358,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 3df31af99ccf12ef
+# sha256 of all above: 0928ee6c5a6c495f

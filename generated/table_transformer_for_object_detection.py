@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules a5daf6e47405.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -214,21 +214,16 @@ class CrossAttention(nn.Module):
         return self.out_proj(merge_heads(y))
 
 
-class Shortcut(nn.ModuleList):
+class Shortcut(nn.Sequential):
     """model.backbone.conv_encoder.model.layer2.0.downsample,
     model.backbone.conv_encoder.model.layer3.0.downsample and 1 more: convolution and norm.
     """
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
-            [
-                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
-                FrozenBatchNorm(out_channels),
-            ]
+            nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=config.stage_stride, bias=False),
+            FrozenBatchNorm(out_channels),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x))
 
 
 class FeedForward(nn.ModuleList):
@@ -325,18 +320,13 @@ class EncoderLayer(nn.Module):
         return self.fc2(F.relu(self.fc1(x)))
 
 
-class Stage(nn.ModuleList):
+class Stage(nn.Sequential):
     """model.backbone.conv_encoder.model.layer1: a stage of layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(
-            BackboneLayer(channels=config.backbone_hidden_sizes[0]) for _ in range(config.backbone_layers)
+            *(BackboneLayer(channels=config.backbone_hidden_sizes[0]) for _ in range(config.backbone_layers))
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 class PositionedEncoder(nn.Module):
@@ -386,23 +376,16 @@ class QueryDecoder(nn.Module):
         return self.layernorm(x)
 
 
-class StageWithShortcut(nn.ModuleList):
+class StageWithShortcut(nn.Sequential):
     """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more: a
     stage of layers in sequence.
     """
 
     def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__(
-            [
-                BackboneLayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
-                BackboneLayer(channels=hidden_size),
-            ]
+            BackboneLayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
+            *(BackboneLayer(channels=hidden_size) for _ in range(config.backbone_layers - 1)),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x)
-        return x
 
 
 class StagedEncoder(nn.Module):
@@ -519,4 +502,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 0a9864e6525b02c3
+# sha256 of all above: b1317d9113b74414

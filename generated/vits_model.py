@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,16 +26,25 @@ class Config:
     hidden_size: int = 192  # shape: text_encoder.project.weight [384, 192, 1]
     heads: int = 2  # shape: text_encoder.encoder.layers.{0..5}.attention.q_proj.weight [192, 192]
     head_dim: int = 96  # shape: text_encoder.encoder.layers.{0..5}.attention.emb_rel_k [1, 9, 96]
+    inner_size: int = 192  # shape: duration_predictor.flows.{1..4}.conv_pre.weight [192, 1, 1]
     dilated_width: int = 3  # shape: duration_predictor.conv_dds.convs_dilated.{0..2}.weight [192, 1, 3]
     norm_eps: float = 1e-5  # config: layer_norm_eps
     # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
     intermediate_size: int = 768
     kernel_size: int = 3  # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
+    couplings_conv_pre_channels: int = 192  # shape: flow.flows.0.conv_pre.weight [192, 96, 1]
+    # shape: flow.flows.0.wavenet.in_layers.0.parametrizations.weight.original0 [384, 192, 5]
+    couplings_wavenet_channels: int = 384
     wavenet_dilation_rate: int = 1  # config: wavenet_dilation_rate
+    # shape: decoder.conv_pre.weight [512, 192, 7] and 4 more
+    vocoder_channels: tuple[int, ...] = (512, 256, 128, 64, 32)
     residual_dilations: tuple[int, ...] = (1, 3, 5)  # config: resblock_dilation_sizes[0]
     units_slope: float = 0.1  # config: leaky_relu_slope
+    # shape: decoder.resblocks: kernel_size of each
+    vocoder_resblocks_kernel_sizes: tuple[int, ...] = (3, 7, 11)
+    # shape: decoder.upsampler: kernel_size of each
+    vocoder_upsampler_kernel_sizes: tuple[int, ...] = (16, 16, 4, 4)
     rates: tuple[int, ...] = (8, 8, 2, 2)  # config: upsample_rates
-    inner_size: int = 192  # shape: duration_predictor.flows.{1..4}.conv_pre.weight [192, 1, 1]
     speech_spline_bound: float = 5.0  # config: duration_predictor_tail_bound
     speech_duration_noise: float = 0.8  # config: noise_scale_duration
     vocab_size: int = 38  # shape: text_encoder.embed_tokens.weight [38, 192]
@@ -226,7 +235,7 @@ class Dilated(nn.Module):
         self.convs_dilated = nn.ModuleList(
             nn.Conv1d(
                 192,
-                192,
+                config.inner_size,
                 kernel_size=config.dilated_width,
                 padding="same",
                 dilation=config.dilated_width**index,
@@ -234,9 +243,11 @@ class Dilated(nn.Module):
             )
             for index in range(3)
         )
-        self.norms_1 = nn.ModuleList(nn.LayerNorm(192, eps=config.norm_eps) for _ in range(3))
-        self.convs_pointwise = nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3))
-        self.norms_2 = nn.ModuleList(nn.LayerNorm(192, eps=config.norm_eps) for _ in range(3))
+        self.norms_1 = nn.ModuleList(nn.LayerNorm(config.inner_size, eps=config.norm_eps) for _ in range(3))
+        self.convs_pointwise = nn.ModuleList(
+            nn.Conv1d(config.inner_size, config.inner_size, kernel_size=1) for _ in range(3)
+        )
+        self.norms_2 = nn.ModuleList(nn.LayerNorm(config.inner_size, eps=config.norm_eps) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         for apart, first, together, second in zip(
@@ -275,11 +286,22 @@ class Wavenet(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.in_layers = nn.ModuleList(
-            Conv1dParametrized(192, 384, 5, padding="same", dilation=config.wavenet_dilation_rate**index)
+            Conv1dParametrized(
+                config.couplings_conv_pre_channels,
+                config.couplings_wavenet_channels,
+                5,
+                padding="same",
+                dilation=config.wavenet_dilation_rate**index,
+            )
             for index in range(4)
         )
         self.res_skip_layers = nn.ModuleList(
-            [*(Conv1dParametrized(192, 384, 1) for _ in range(3)), Conv1dParametrized(192, 192, 1)]
+            [
+                *(Conv1dParametrized(config.couplings_wavenet_channels // 2, 384, 1) for _ in range(3)),
+                Conv1dParametrized(
+                    config.couplings_wavenet_channels // 2, config.couplings_conv_pre_channels, 1
+                ),
+            ]
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -342,24 +364,32 @@ class Vocoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.units_slope = config.units_slope
-        self.conv_pre = nn.Conv1d(192, 512, kernel_size=7, padding=3)
+        self.conv_pre = nn.Conv1d(192, config.vocoder_channels[0], kernel_size=7, padding=3)
         self.resblocks = nn.ModuleList(
             Refinements(config, channels=channels, kernel_size=kernel_size)
             for channels, kernel_size in zip(
-                (256, 256, 256, 128, 128, 128, 64, 64, 64, 32, 32, 32),
-                (3, 7, 11, 3, 7, 11, 3, 7, 11, 3, 7, 11),
+                [size for size in config.vocoder_channels[1:] for _ in range(3)],
+                config.vocoder_resblocks_kernel_sizes * 4,
                 strict=True,
             )
         )
         self.upsampler = nn.ModuleList(
-            [
-                nn.ConvTranspose1d(512, 256, kernel_size=16, stride=config.rates[0], padding=4),
-                nn.ConvTranspose1d(256, 128, kernel_size=16, stride=config.rates[1], padding=4),
-                nn.ConvTranspose1d(128, 64, kernel_size=4, stride=config.rates[2], padding=1),
-                nn.ConvTranspose1d(64, 32, kernel_size=4, stride=config.rates[3], padding=1),
-            ]
+            nn.ConvTranspose1d(
+                in_channels,
+                out_channels,
+                kernel_size=kernel_size,
+                stride=stride,
+                padding=(kernel_size - stride) // 2,
+            )
+            for in_channels, out_channels, kernel_size, stride in zip(
+                config.vocoder_channels[:-1],
+                config.vocoder_channels[1:],
+                config.vocoder_upsampler_kernel_sizes,
+                config.rates,
+                strict=True,
+            )
         )
-        self.conv_post = nn.Conv1d(32, 1, kernel_size=7, padding=3, bias=False)
+        self.conv_post = nn.Conv1d(config.vocoder_channels[4], 1, kernel_size=7, padding=3, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         x, count = self.conv_pre(x), len(self.resblocks) // len(self.upsampler)
@@ -400,9 +430,9 @@ class Couplings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.conv_pre = nn.Conv1d(96, 192, kernel_size=1)
+        self.conv_pre = nn.Conv1d(96, config.couplings_conv_pre_channels, kernel_size=1)
         self.wavenet = Wavenet(config)
-        self.conv_post = nn.Conv1d(192, 96, kernel_size=1)
+        self.conv_post = nn.Conv1d(config.couplings_conv_pre_channels, 96, kernel_size=1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         first, second = x.chunk(2, dim=1)
@@ -418,9 +448,9 @@ class DurationPredictor(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.speech_duration_noise = config.speech_duration_noise
-        self.conv_pre = nn.Conv1d(192, 192, kernel_size=1)
+        self.conv_pre = nn.Conv1d(config.hidden_size, config.inner_size, kernel_size=1)
         self.conv_dds = Dilated(config)
-        self.conv_proj = nn.Conv1d(192, 192, kernel_size=1)
+        self.conv_proj = nn.Conv1d(config.inner_size, config.inner_size, kernel_size=1)
         self.flows: Any = nn.ModuleList(
             [
                 nn.ParameterDict(
@@ -589,4 +619,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b0f20e6592103ee9
+# sha256 of all above: e5508e82c8f08abd

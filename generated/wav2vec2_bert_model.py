@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -171,9 +171,8 @@ class Convolution(nn.Module):
         x = self.layer_norm(x)
         x = F.glu(self.pointwise_conv1(x.transpose(1, 2)), dim=1)
         x = zero_padding(x.transpose(1, 2), frames).transpose(1, 2)
-        x = F.pad(x, (self.kernel_size - 1, 0))
-        x = F.silu(self.depthwise_layer_norm(self.depthwise_conv(x)))
-        x = self.pointwise_conv2(x)
+        x = self.depthwise_layer_norm(self.depthwise_conv(F.pad(x, (self.kernel_size - 1, 0))))
+        x = self.pointwise_conv2(F.silu(x))
         return x.transpose(1, 2)
 
 
@@ -267,4 +266,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 6075cfab5292aecc
+# sha256 of all above: 813e8250f12bea53

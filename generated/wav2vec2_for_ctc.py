@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules a5daf6e47405.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,6 +33,9 @@ class Config:
     intermediate_size: int = 4096
     position_kernel: int = 128  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [1024, 64, 128]
     group_size: int = 64  # shape: wav2vec2.encoder.pos_conv_embed.conv.weight_v [1024, 64, 128]
+    conv_layers_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride[0] and 6 more
+    # shape: wav2vec2.feature_extractor.conv_layers.0.conv.weight [512, 1, 10] and 6 more
+    conv_layers_kernel_sizes: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
     feature_size: int = 512  # shape: wav2vec2.feature_projection.layer_norm.weight [512]
     layers: int = 24  # name: wav2vec2.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
@@ -242,8 +245,8 @@ class Encoder(nn.Module):
                     )
                     for conv_in_channels, stride, kernel_size in zip(
                         (1, 512, 512, 512, 512, 512, 512),
-                        (5, 2, 2, 2, 2, 2, 2),
-                        (10, 3, 3, 3, 3, 2, 2),
+                        config.conv_layers_strides,
+                        config.conv_layers_kernel_sizes,
                         strict=True,
                     )
                 )
@@ -322,4 +325,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: adcb212d23d5c69b
+# sha256 of all above: 2679d10b45bf90ad

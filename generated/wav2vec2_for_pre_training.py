@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules a5daf6e47405.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -212,7 +212,9 @@ class Convolution(nn.Module):
 
     def __init__(self, config: Config, kernel_size: int):
         super().__init__()
-        self.conv = nn.Conv1d(512, config.out_channels, kernel_size=kernel_size, stride=2, bias=False)
+        self.conv = nn.Conv1d(
+            config.out_channels, config.out_channels, kernel_size=kernel_size, stride=2, bias=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.gelu(self.conv(x))
@@ -360,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 1bd2dd3933948d64
+# sha256 of all above: a6c1b93581ba9dcc

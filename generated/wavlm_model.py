@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules a5daf6e47405.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules b66ca6462d61.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -237,7 +237,9 @@ class Convolution(nn.Module):
 
     def __init__(self, config: Config, kernel_size: int):
         super().__init__()
-        self.conv = nn.Conv1d(512, config.out_channels, kernel_size=kernel_size, stride=2, bias=False)
+        self.conv = nn.Conv1d(
+            config.out_channels, config.out_channels, kernel_size=kernel_size, stride=2, bias=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.gelu(self.conv(x))
@@ -366,4 +368,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a47fd691ab38e94d
+# sha256 of all above: a3ee4a7fffd45581
