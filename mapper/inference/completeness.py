@@ -98,7 +98,7 @@ class MayLack:
         self._words = [pattern_words(pattern) for pattern in self.anywhere]
         self._towers, self._varying = towers, varying
 
-    def beside(self, patterns: Iterable[str], varying: Container[str] = ()) -> MayLack:
+    def beside(self, patterns: Iterable[str], varying: Container[str]) -> MayLack:
         """These and more patterns, and folded paths of what some elements of a list have and others have not."""
         return MayLack([*self.anywhere, *patterns], self._towers, varying)
 

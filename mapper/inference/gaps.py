@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from mapper.inference.case import Case, Doubts
 from mapper.inference.completeness import (
@@ -25,7 +25,7 @@ from mapper.inference.families import Checked, Part
 from mapper.inference.outline import Outline
 from mapper.naming.vocabulary import in_region
 from mapper.rulebook.complete import has_known_names, home_of
-from mapper.rulebook.families import Family, field_of
+from mapper.rulebook.families import field_of
 
 
 def find_gaps(case: Case, outline: Outline, doubts: Doubts) -> None:
@@ -46,17 +46,13 @@ def _find_gaps_of(part: Checked, case: Case, outline: Outline, doubts: Doubts) -
         doubts.other(lacking_kept_roles(family, own))
     unbiased = lacking_biases(family, part.leaves, _without(part, case, outline))
     if unbiased and has_no_biases(part.leaves):
-        doubts.findings.append(_no_biases(family))
+        doubts.findings.append(f"nothing has a bias here, and all maps of every {family.name} have")
     else:
         doubts.unlike(unbiased)
     config.consult(map(field_of, family.present_if), part.folder)
     lacking, extra = broken_promises(family, fields, part.names, model_type)
     doubts.unlike(lacking)
     doubts.findings += extra
-
-
-def _no_biases(family: Family) -> str:
-    return f"nothing has a bias here, and all maps of every {family.name} have"
 
 
 def _without(part: Checked, case: Case, outline: Outline) -> list[str]:
@@ -75,17 +71,17 @@ def find_lacking(case: Case, outline: Outline, doubts: Doubts) -> None:
         return
     whole, *towers = families.checked(case.names, outline.read)
     varied = varying(outline.leaves, families.varies())
-    own = [_optional(tower, case, outline) for tower in towers]
+    own = [MayLack(_optional(tower, case, outline)) for tower in towers]
     inside = [
         MayLackInside(
             part.region,
-            _without_biases(tower, optional),
+            optional,
             is_shown=_is_shown(part, whole, outline),
             home=home_of(tower.names.tensors(), tower.family.recognise) if _is_known(tower) else None,
         )
         for part, tower, optional in zip(families.parts, towers, own, strict=True)
     ]
-    _find_lacking_of(whole, _optional(whole, case, outline, inside), varied, outline, doubts)
+    _find_lacking_of(whole, MayLack(_optional(whole, case, outline), inside), varied, outline, doubts)
     for tower, optional in zip(towers, own, strict=True):
         _find_lacking_of(tower, optional, varied, outline, doubts)
 
@@ -112,27 +108,23 @@ def _find_lacking_of(
     """What the examples of one family have, and the part of the checkpoint that it speaks about has not."""
     family, names, config = part.family, part.names, outline.facts.config
     model_type = part.model_type or config.model_type
-    some = _without_biases(part, optional)
-    elements = some.beside(by_element(family, config.part(part.folder), model_type), varied)
+    elements = optional.beside(by_element(family, config.part(part.folder), model_type), varied)
     if _is_known(part) if part.model_type else model_type in family.complete.types:
         say = doubts.other if family.complete.is_sure else doubts.findings.extend
-        lacking = lacking_of_examples(family, names, some)
-        say(lacking or lesser_elements(family, names, elements, everywhere=True))
-        if some is not optional and not lacking and lacking_of_examples(family, names, optional):
-            doubts.findings += {_no_biases(family)} - {*doubts.findings}
+        say(
+            lacking_of_examples(family, names, optional)
+            or lesser_elements(family, names, elements, everywhere=True)
+        )
     if part.folder or model_type in family.model_types:
         doubts.other(lesser_elements(family, names, elements))
 
 
-def _without_biases(part: Checked, optional: MayLack) -> MayLack:
-    """What a part may lack; where nothing has a bias it is another architecture, and none of them is lost."""
-    return optional.beside(["bias"]) if has_no_biases(part.leaves) else optional
-
-
-def _optional(part: Checked, case: Case, outline: Outline, towers: Sequence[MayLackInside] = ()) -> MayLack:
-    """What a part may lack, as its family and the config say."""
+def _optional(part: Checked, case: Case, outline: Outline) -> list[str]:
+    """Patterns of what a part may lack."""
     config = outline.facts.config
     fields, model_type = config.part(part.folder), part.model_type or config.model_type
-    common = case.rulebook.config_vocabulary.unused
-    decided = _without(part, case, outline)
-    return MayLack([*may_lack(part.family, fields, model_type, common), *decided], towers)
+    return [
+        *may_lack(part.family, fields, model_type, case.rulebook.config_vocabulary.unused),
+        *(["bias"] if has_no_biases(part.leaves) else []),
+        *_without(part, case, outline),
+    ]

@@ -201,26 +201,6 @@ def test_a_checkpoint_that_lost_a_part_of_all_elements_is_not_exact(model_type: 
         infer(without(known, word), RULEBOOK)
 
 
-@pytest.mark.parametrize("model_type", ["distilbert", "whisper", "mpnet"])
-def test_a_bias_that_all_examples_have_must_be_there(model_type: str) -> None:
-    """No rule says so: of one map in all layers it is a loss, and without any it is another architecture."""
-    known = example(model_type)
-    family = next(family for family in RULEBOOK.families if model_type in family.model_types)
-    assert family.unbiased is None and infer(known, RULEBOOK).reading == "exact"
-    biases = {parent(name) for name in known.tensors if name.endswith(".bias") and ".0." in name}
-    assert biases
-    for lost in sorted(biases):
-        with pytest.raises(MapperError):
-            infer(without(known, f"{lost}.bias"), RULEBOOK)
-    found = infer(without(known, ".bias"), RULEBOOK)
-    assert found.reading == "unverified"
-    assert f"nothing has a bias here, and all maps of every {family.name} have" in found.findings
-
-
-def parent(name: str) -> str:
-    return name.removesuffix(".bias").rpartition(".")[2]
-
-
 def test_what_the_only_example_has_is_a_finding_where_it_lacks() -> None:
     """One example does not show what may be missing: no reading without it is exact, and none is refused."""
     known = example("kosmos-2.5", "wi_0")
