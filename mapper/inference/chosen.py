@@ -12,13 +12,7 @@ from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow, flow_of, parse_flow
 from mapper.flows.references import has_role
 from mapper.inference.case import Case, Doubts
-from mapper.inference.completeness import (
-    LOST,
-    differing_roles,
-    lacking_roles,
-    lacking_sublayers,
-    lesser_parts,
-)
+from mapper.inference.completeness import LOST
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import untaken
 from mapper.inference.nearest import Open, said_of
@@ -27,6 +21,7 @@ from mapper.inference.requirements import Needs
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import Scope, add_parts, is_part
 from mapper.inference.select import Choice, choose
+from mapper.inference.unlike import differing_roles, lacking_roles, lacking_sublayers, lesser_parts
 
 
 @dataclass

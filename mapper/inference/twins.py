@@ -36,7 +36,7 @@ from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.complete import is_around, unheard
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import TYPE, UNSET
-from mapper.rulebook.families import field_of
+from mapper.rulebook.families import fields_of_type
 
 if TYPE_CHECKING:
     from mapper.architecture import Leaf, Place
@@ -366,7 +366,7 @@ class Twins:
             else:
                 match = FamilyMatch(family, True, model_type)
                 made = gather(match, self.facts.config, self.rulebook, self.names)
-            fields = frozenset(_fields(family, model_type))
+            fields = frozenset(fields_of_type(family, model_type))
             if family.name not in homes:
                 match = FamilyMatch(family, False)
                 homes[family.name] = judged_home(self.rulebook.family_entries, match, names)
@@ -452,16 +452,6 @@ class Twins:
         known = family.complete
         is_known = known.is_sure and model_type in known.types
         return is_known and bool(lacking_of_examples(family, names, MayLack(optional)))
-
-
-def _fields(family: Family, model_type: str) -> Iterator[tuple[str, ...]]:
-    """The fields of a config by which a family knows facts of one of its types, or what tensors it has."""
-    present_if = {**family.present_if, **family.present_if_of.get(model_type, {})}
-    yield from ((field_of(name),) for name in present_if)
-    for rules in family.facts.values():
-        for rule in rules:
-            if rule.config and model_type in rule.when.get(TYPE, (model_type,)):
-                yield rule.config
 
 
 def conditions(scope: Scope, facts: Facts, *rules: FlowRule) -> Iterator[str]:

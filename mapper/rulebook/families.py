@@ -222,3 +222,13 @@ def _without(table: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
 def field_of(condition: str) -> str:
     """The field of a config that `field` or `field=word` is about."""
     return condition.partition("=")[0]
+
+
+def fields_of_type(family: Family, model_type: str) -> Iterator[tuple[str, ...]]:
+    """The fields of a config by which a family knows facts of one of its types, or what tensors it has."""
+    present_if = {**family.present_if, **family.present_if_of.get(model_type, {})}
+    yield from ((field_of(name),) for name in present_if)
+    for rules in family.facts.values():
+        for rule in rules:
+            if rule.config and model_type in rule.when.get(TYPE, (model_type,)):
+                yield rule.config

@@ -13,8 +13,8 @@ import mapper
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
-from mapper.inference.twins import _fields as fields_of_type
 from mapper.rulebook.examples import header
+from mapper.rulebook.families import fields_of_type
 from tests.shipped import RULEBOOK
 
 UNHEARD = "unheard_of"
