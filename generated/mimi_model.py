@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules b66ca6462d61.
+"""kyutai/mimi: written by mapper 0.1.0, rules c48817941ccf.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -553,4 +553,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 50b4be8d0a60fd3c
+# sha256 of all above: 8386f1835a9f65d0

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules b66ca6462d61.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules c48817941ccf.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -279,4 +279,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b647f82f47e0a3cd
+# sha256 of all above: 182a2c4c223e801b

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules b66ca6462d61.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules c48817941ccf.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -317,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: bac4949ac2bfde9c
+# sha256 of all above: 0eab13caec10044b
