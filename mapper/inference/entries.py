@@ -27,10 +27,10 @@ def list_around(value: Any, scope: Scope) -> str | None:
 def element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
     """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
     indices = scope.index_of(role, len(value))
-    count = (scope if indices is None else scope.tower or scope).solved.get(role)
+    count = _count(scope, role, indices)
     same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
-    if count and count.value != len(value) and not same:  # a list of one value says it of any number
-        raise ValueError(f"{len(value)} entries, but {count.value} {role}")
+    if count not in (None, len(value)) and not same:  # a list of one value says it of any number
+        raise ValueError(f"{len(value)} entries, but {count} {role}")
     if indices is None:
         return value, source
     if indices[-1] >= len(value):
@@ -39,6 +39,14 @@ def element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any
     if any(item != chosen[0] for item in chosen):
         raise ValueError(f"differs between equal elements: {listed([str(item) for item in chosen])}")
     return chosen[0], f"{source}[{indices[0]}]"
+
+
+def _count(scope: Scope, role: str, indices: tuple[int, ...] | None) -> Any:
+    """How many elements the list of a role has that a block is in or above: of layers and stages as it was settled."""
+    if role not in TOWER_LISTS:
+        return scope.count_of(role) if indices is not None else None
+    known = (scope if indices is None else scope.tower or scope).solved.get(role)
+    return known.value if known else None
 
 
 def repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:

@@ -92,6 +92,13 @@ class Scope:
         first = found.first_of_list()
         return tuple(index - first for index in found.block.indices or ())
 
+    def count_of(self, role: str) -> int | None:
+        """How many elements the nearest list of this role has that the block is in."""
+        found = next(
+            (one for one in self.up() if one.block.role == role and one.block.indices is not None), None
+        )
+        return len(found._numbers()) or None if found else None
+
     def _numbers(self) -> list[int]:
         """The numbers of all elements of the list that the block is in."""
         elements = self.parent.block.roles.get(self.block.role) if self.parent else None

@@ -75,3 +75,13 @@ def test_layers_that_share_the_attention_of_another_are_no_loss() -> None:
         if f"layers.{hybrid}." in name and "shared_transformer" not in name
     }
     assert infer(replace(known, tensors={**known.tensors, **more}), RULEBOOK).reading == "skeleton"
+
+
+@pytest.mark.parametrize("model_type", ["hubert", "wavlm", "wav2vec2-conformer"])
+def test_the_last_of_listed_convolutions_is_missed(model_type: str) -> None:
+    """The config has an entry for each; without the last one these were exact."""
+    known = example(model_type, "conv_layers.6")
+    rest = {name: info for name, info in known.tensors.items() if "conv_layers.6." not in name}
+    assert len(rest) < len(known.tensors)
+    with pytest.raises(MapperError, match="7 entries, but 6 convolutions"):
+        infer(replace(known, tensors=rest), RULEBOOK)
