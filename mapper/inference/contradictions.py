@@ -48,6 +48,7 @@ def check_config(facts: Facts) -> list[str]:
     others: dict[str, ArchitectureError] = {}  # by the field that says it
     for scope, name, known in list(facts.used.values()):
         others |= _check(facts, scope, name, known)
+        _check_entries(facts, scope, known)
     for scope in {id(scope): scope for scope, _, _ in facts.used.values()}.values():
         _check_lists(facts, scope)
     for scope in _towers(facts):
@@ -76,13 +77,14 @@ def against_graph(facts: Facts) -> list[str]:
 def _check_lists(facts: Facts, scope: Scope) -> None:
     """ArchitectureError where a list lacks elements that a shape or a field counts: rows of a router, say."""
     for role, value in scope.block.roles.items():
-        elements = [item for item in value if isinstance(item, Block)] if isinstance(value, list) else []
+        elements = value if isinstance(value, list) else []
         counted = facts.get(scope, facts.full_name(scope, role)) if elements else None
         if counted is None or counted.evidence == "name" or not isinstance(counted.value, int):
             continue
-        there = {index for item in elements for index in item.indices or ()}
-        if len(there) != counted.value:
-            place = Place(elements[0].home[:-1])
+        homes = [item.home if isinstance(item, Block) else item.place for item in elements]
+        there = {index for home in homes if isinstance(home[-1], tuple) for index in home[-1]}
+        if there and len(there) != counted.value:
+            place = Place(homes[0][:-1])
             lacking = sorted(set(range(counted.value)) - there)
             lacks = f": {place} lacks {listed([str(index) for index in lacking])}" if lacking else ""
             raise ArchitectureError(
@@ -90,6 +92,23 @@ def _check_lists(facts: Facts, scope: Scope) -> None:
                 fact=facts.full_name(scope, role),
                 at=str(scope.block.home),
             )
+
+
+def _check_entries(facts: Facts, scope: Scope, known: Known) -> None:
+    """ArchitectureError where a list of a fact has an entry for each element of another, and not as many of them are there."""
+    rule = known.by
+    if rule is None or not rule.entry or not rule.over or rule.over in TOWER_LISTS:
+        return
+    entries, count = facts.get(scope, facts.full_name(scope, rule.entry)), scope.count_of(rule.over)
+    if entries is None or not isinstance(entries.value, list) or count in (None, len(entries.value)):
+        return
+    if all(entry == entries.value[0] for entry in entries.value):
+        return  # one value says it of any number
+    raise ArchitectureError(
+        f"{rule.entry} has {len(entries.value)} entries ({entries.source}), but the names show {count} {rule.over}",
+        fact=facts.full_name(scope, rule.entry),
+        at=str(scope.block.home),
+    )
 
 
 def _towers(facts: Facts) -> list[Scope]:

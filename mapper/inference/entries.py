@@ -28,7 +28,8 @@ def element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any
     """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
     indices = scope.index_of(role, len(value))
     count = _count(scope, role, indices)
-    same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
+    is_plain = indices is not None and indices[-1] < len(value) and not isinstance(value[0], list)
+    same = is_plain and all(item == value[0] for item in value)
     if count not in (None, len(value)) and not same:  # a list of one value says it of any number
         raise ValueError(f"{len(value)} entries, but {count} {role}")
     if indices is None:
@@ -50,8 +51,8 @@ def _count(scope: Scope, role: str, indices: tuple[int, ...] | None) -> Any:
 
 
 def repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:
-    """A list as often as it takes to have an entry for the elements that a block stands for."""
-    last = max(scope.index_of(role) or (0,))
+    """A list as often as it takes to have an entry for every element of the list that a block is in."""
+    last = max(*(scope.index_of(role) or (0,)), (scope.count_of(role) or 1) - 1)
     return value * (last // len(value) + 1) if value else value
 
 
