@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules c48817941ccf.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 2a1133db6a6f.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -723,4 +723,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 8b37f262fe47018d
+# sha256 of all above: d53096154bd9baf1

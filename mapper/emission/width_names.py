@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf
 from mapper.emission.drafts import FOLLOWED
+from mapper.emission.identifiers import identifier
 from mapper.emission.settings import Setting
 from mapper.emission.stages import Element, Listed, Stages
 from mapper.emission.widths import RECURRENT, Width, Widths, shape_of
@@ -280,9 +281,8 @@ def _facts(
 
 
 def _attribute(leaf: Leaf) -> str:
-    return next(
-        (part for part in reversed(leaf.place) if isinstance(part, str) and not part.isdigit()), "map"
-    )
+    words = (part for part in reversed(leaf.place) if isinstance(part, str) and not part.isdigit())
+    return identifier(next(words, "map"))
 
 
 def _made(names: _Names, name: str, widths: list[Width], stages: Stages) -> list[Fact]:

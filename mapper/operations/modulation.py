@@ -67,7 +67,8 @@ def image_of_patches(x: Tensor, height: int, width: int, size: int) -> Tensor:
 def map_of_patches(x: Tensor, grid: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
     """Rows of patches, whose points have their channels side by side, to a map of any number of axes.
 
-    x (B, patches, points of a patch * C), grid: patches along each axis, sizes: points along each -> (B, C, *sizes)
+    x (B, patches, points of a patch * C), grid: patches along each axis, sizes: points along each; returns
+    (B, C, *sizes)
     """
     sides = [size // count for size, count in zip(sizes, grid, strict=True)]
     x = x.unflatten(2, (*sides, -1)).unflatten(1, grid)
