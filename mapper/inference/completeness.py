@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mapper._dataclass import dataclass
 from mapper.architecture import NORMS, Leaf, Place
 from mapper.catalogue import published
 from mapper.errors import listed, shorten
@@ -87,63 +86,48 @@ def absent_names(match: FamilyMatch, names: Names, config: Config) -> list[str]:
     return [name for name in lacking_patterns(match.family, names, None) if not name.endswith(".bias")]
 
 
-class MayLack:
-    """What a checkpoint may lack of what the examples of a family have: by paths, which may be folders."""
+def lacking_of_examples(
+    family: Family, names: Names, without: Iterable[str], elsewhere: Iterable[Region]
+) -> list[str]:
+    """A line for what every complete example of a family has and the checkpoint has not.
 
-    def __init__(
-        self, anywhere: Iterable[str], towers: Sequence[MayLackInside] = (), varying: Container[str] = ()
-    ):
-        self.anywhere = list(anywhere)  # patterns
-        self._words = [pattern_words(pattern) for pattern in self.anywhere]
-        self._towers, self._varying = towers, varying
-
-    def beside(self, patterns: Iterable[str], varying: Container[str]) -> MayLack:
-        """These and more patterns, and folded paths of what some elements of a list have and others have not."""
-        return MayLack([*self.anywhere, *patterns], self._towers, varying)
-
-    def __call__(self, path: Words) -> bool:
-        return (
-            any(_is_of(path, words) for words in self._words)
-            or any(tower(path) for tower in self._towers)
-            or spelled(path) in self._varying
-        )
-
-
-@dataclass(frozen=True)
-class MayLackInside:
-    """What the family of the whole does not miss in a tower: what the tower's own family says, or knows better."""
-
-    region: Region
-    optional: MayLack
-    is_shown: bool  # whether examples of the whole have a tower of this type
-    home: Words | None = None  # below which the examples of its own family show what is there
-
-    def __call__(self, path: Words) -> bool:
-        if not in_region(self.region, path):
-            return False
-        home = self.home
-        is_known = home is not None and path[: len(home)] == home and len(path) > len(home) + 1
-        return is_known or not self.is_shown or self.optional(path)
-
-
-def lacking_of_examples(family: Family, names: Names, may_be_missing: Callable[[Words], bool]) -> list[str]:
-    """A line for what every complete example of a family has and the checkpoint has not."""
+    What `without` says may be missing; what is `elsewhere` is of towers that other families read.
+    """
+    may_be_missing = _may_be_missing(without, elsewhere)
     every = lacking(family.complete, names.tensors(), family.recognise)
     missed = [path for path in every if not may_be_missing(path)]
     return [_has_no(map(spelled, missed), family)] if missed else []
 
 
 def lesser_elements(
-    family: Family, names: Names, may_be_missing: Callable[[Words], bool], everywhere: bool = False
+    family: Family,
+    names: Names,
+    without: Iterable[str],
+    elsewhere: Iterable[Region],
+    varying: Container[str],
 ) -> list[str]:
     """A line for what an element of a list lacks, where no complete example of the family has one with the rest alone.
 
-    `everywhere`: what all elements lack, too.
+    Beside what may be missing anywhere some may lack what is `varying`, as folded paths.
     """
-    paths = lesser(family.complete, names.tensors(), family.recognise, may_be_missing, everywhere)
+    anywhere = _may_be_missing(without, elsewhere)
+    paths = lesser(
+        family.complete,
+        names.tensors(),
+        family.recognise,
+        lambda path: anywhere(path) or spelled(path) in varying,
+    )
     return [
         f"{Place(path)} is missing: no {family.name} has an element with the rest alone" for path in paths
     ]
+
+
+def _may_be_missing(without: Iterable[str], elsewhere: Iterable[Region]) -> Callable[[Words], bool]:
+    """Whether a path, which may be a folder, is what a pattern means, or stands elsewhere."""
+    optional, others = [pattern_words(pattern) for pattern in without], list(elsewhere)
+    return lambda path: (
+        any(_is_of(path, words) for words in optional) or any(in_region(region, path) for region in others)
+    )
 
 
 def _is_of(path: Words, optional: Sequence[str]) -> bool:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from mapper.inference.case import Case, Doubts
 from mapper.inference.completeness import (
-    MayLack,
-    MayLackInside,
     broken_promises,
     by_element,
     has_no_biases,
@@ -21,10 +17,8 @@ from mapper.inference.completeness import (
     unpromised,
     varying,
 )
-from mapper.inference.families import Checked, Part
+from mapper.inference.families import Checked
 from mapper.inference.outline import Outline
-from mapper.naming.vocabulary import in_region
-from mapper.rulebook.complete import has_known_names, home_of
 from mapper.rulebook.families import field_of
 
 
@@ -65,66 +59,22 @@ def _without(part: Checked, case: Case, outline: Outline) -> list[str]:
 
 
 def find_lacking(case: Case, outline: Outline, doubts: Doubts) -> None:
-    """What the examples of the families have, and this checkpoint has not."""
-    families = case.families
-    if families.whole is None:
+    """What the examples of the family of the whole have, and this checkpoint has not."""
+    if case.families.whole is None:
         return
-    whole, *towers = families.checked(case.names, outline.read)
-    varied = varying(outline.leaves, families.varies())
-    own = [MayLack(_optional(tower, case, outline)) for tower in towers]
-    inside = [
-        MayLackInside(
-            part.region,
-            optional,
-            is_shown=_is_shown(part, whole, outline),
-            home=home_of(tower.names.tensors(), tower.family.recognise) if _is_known(tower) else None,
-        )
-        for part, tower, optional in zip(families.parts, towers, own, strict=True)
-    ]
-    _find_lacking_of(whole, MayLack(_optional(whole, case, outline), inside), varied, outline, doubts)
-    for tower, optional in zip(towers, own, strict=True):
-        _find_lacking_of(tower, optional, varied, outline, doubts)
-
-
-def _is_shown(part: Part, whole: Checked, outline: Outline) -> bool:
-    """Whether a tower is of a type, and has the names, that towers have in examples of the family of the whole."""
-    known = whole.family.complete
-    types = {part.model_type, outline.facts.config.type_of(part.folder)}
-    return not types.isdisjoint(known.towers) and has_known_names(
-        known, whole.names.tensors(), whole.family.recognise, lambda path: in_region(part.region, path)
-    )
-
-
-def _is_known(tower: Checked) -> bool:
-    """Whether a tower is of a type of the examples of its family, with their names: what is not there has no other name."""
-    known = tower.family.complete
-    has_names = has_known_names(known, tower.names.tensors(), tower.family.recognise)
-    return tower.model_type in known.types and has_names
-
-
-def _find_lacking_of(
-    part: Checked, optional: MayLack, varied: Container[str], outline: Outline, doubts: Doubts
-) -> None:
-    """What the examples of one family have, and the part of the checkpoint that it speaks about has not."""
-    family, names, config = part.family, part.names, outline.facts.config
-    model_type = part.model_type or config.model_type
-    elements = optional.beside(by_element(family, config.part(part.folder), model_type), varied)
-    if _is_known(part) if part.model_type else model_type in family.complete.types:
-        say = doubts.other if family.complete.is_sure else doubts.findings.extend
-        say(
-            lacking_of_examples(family, names, optional)
-            or lesser_elements(family, names, elements, everywhere=True)
-        )
-    if part.folder or model_type in family.model_types:
-        doubts.other(lesser_elements(family, names, elements))
-
-
-def _optional(part: Checked, case: Case, outline: Outline) -> list[str]:
-    """Patterns of what a part may lack."""
     config = outline.facts.config
-    fields, model_type = config.part(part.folder), part.model_type or config.model_type
-    return [
-        *may_lack(part.family, fields, model_type, case.rulebook.config_vocabulary.unused),
-        *(["bias"] if has_no_biases(part.leaves) else []),
-        *_without(part, case, outline),
-    ]
+    parts = list(case.families.checked(case.names, outline.read))
+    common = case.rulebook.config_vocabulary.unused
+    varied = varying(outline.leaves, case.families.varies())
+    for part in parts:
+        family, fields = part.family, config.part(part.folder)
+        model_type = part.model_type or config.model_type
+        optional = may_lack(family, fields, model_type, common)
+        optional += ["bias"] if has_no_biases(part.leaves) else []
+        optional += _without(part, case, outline)
+        elsewhere = [] if part.folder else [other.region for other in case.families.parts]
+        if part is parts[0] and model_type in family.complete.types:
+            doubts.other(lacking_of_examples(family, part.names, optional, elsewhere))
+        if part.folder or model_type in family.model_types:
+            some = [*optional, *by_element(family, fields, model_type)]
+            doubts.other(lesser_elements(family, part.names, some, elsewhere, varied))

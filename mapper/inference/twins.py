@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from mapper._dataclass import dataclass
 from mapper.errors import listed
 from mapper.inference.completeness import (
-    MayLack,
     broken_promises,
     has_more,
     lacking_kept_roles,
@@ -449,9 +448,7 @@ class Twins:
         optional = may_lack(family, config, model_type, unused)
         if not names.has("bias"):  # the same layers without any: no module lacks its own
             optional.append("bias")
-        known = family.complete
-        is_known = known.is_sure and model_type in known.types
-        return is_known and bool(lacking_of_examples(family, names, MayLack(optional)))
+        return model_type in family.complete.types and bool(lacking_of_examples(family, names, optional, ()))
 
 
 def conditions(scope: Scope, facts: Facts, *rules: FlowRule) -> Iterator[str]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from mapper.checkpoint import COUNTER
-from mapper.rulebook.elements import NUMBER, Elements, Inner, Words, none_has, shown, spelled
+from mapper.rulebook.elements import NUMBER, Elements, Inner, Words, shown, spelled
 from mapper.rulebook.elements import lesser as lesser_elements
 from mapper.words import is_index, normal, shared_start
 
@@ -21,8 +20,7 @@ Folders = dict[str, list[str]]  # folder -> what is in each such folder
 ROOT, EITHER = "{root}", " | "
 _SAME = {"gamma": "weight", "beta": "bias"}  # what norms of old call them
 _OTHER_FORMS = ("weight_g", "weight_v", "parametrizations", "original_weight")  # of a weight
-_SAME |= dict.fromkeys(_OTHER_FORMS, "weight")
-_WEIGHTS = ("weight", "qweight", "packed")  # beginnings of what stands for a weight
+_WEIGHTS = ("weight", "qweight", "parametrizations", "packed")  # beginnings of what stands for a weight
 
 
 _FEW = 2  # complete examples: one alone does not show what may be missing
@@ -33,48 +31,26 @@ class Made(NamedTuple):
 
     inside: Folders
     outside: Folders
-    more: Folders  # inside: what is in some such folders
     types: list[str]
-    towers: list[str]  # types of towers in these examples
     elements: Sequence[Elements]
-    is_sure: bool  # False: one example alone does not show what may be missing
     of_types: dict[str, Folders]  # model type -> what some of its examples have inside beside that
 
 
-class Complete(NamedTuple):
-    """A complete example: its model type, those of its towers, and the names of all its tensors."""
-
-    model_type: str
-    towers: Iterable[str]
-    names: Iterable[str]
-
-
-def made_of(examples: Iterable[Complete], recognise: Sequence[str]) -> Made:
-    """What is in each folder of some checkpoints."""
+def made_of(examples: Iterable[tuple[str, Iterable[str]]], recognise: Sequence[str]) -> Made:
+    """What is in each folder, of the model type and the names of all tensors of some checkpoints."""
     sides = _Folders(), _Folders()
     lists: tuple[list[Inner], list[Inner]] = [], []
     every = list(examples)
-    for example in every:
-        for at, paths in enumerate(parted([words_of(name) for name in example.names], recognise)):
+    for _, names in every:
+        for at, paths in enumerate(parted([words_of(name) for name in names], recognise)):
             sides[at].add(paths)
             lists[at].append(_inner(paths))
     elements = [*map(shown, lists)]
-    types = sorted({example.model_type for example in every})
-    towers = sorted({tower for example in every for tower in example.towers})
+    types = sorted({model_type for model_type, _ in every})
     inside, outside = sides
-    is_sure = len(every) >= _FEW
-    always = inside.shared()
-    of_types = _of_types(zip((example.model_type for example in every), lists[0], strict=True), always)
-    return Made(
-        always,
-        outside.shared(only_tensors=True),
-        inside.but(always),
-        types,
-        towers,
-        elements,
-        is_sure,
-        of_types,
-    )
+    both = (inside.shared(), outside.shared(only_tensors=True)) if len(every) >= _FEW else ({}, {})
+    of_types = _of_types(zip((model_type for model_type, _ in every), lists[0], strict=True), both[0])
+    return Made(*both, types, elements, of_types)
 
 
 def _of_types(examples: Iterable[tuple[str, Inner]], shared: Folders) -> dict[str, Folders]:
@@ -97,7 +73,7 @@ def unheard(made: Made, model_type: str, paths: Sequence[Words], recognise: Sequ
     Of a type without examples, and of heads and what else stands at the top, nothing is known.
     """
     own = made.of_types.get(model_type)
-    home = home_of(paths, recognise)
+    home = _home(paths, recognise)
     inside = _parted([path for path in paths if _SAME.get(str(path[-1]), path[-1]) == "weight"], home)[0]
     found: dict[Words, None] = {}
     for path in inside if own is not None else ():
@@ -126,7 +102,7 @@ def words_of(name: str) -> Words:
 
 def parted(paths: Sequence[Words], recognise: Sequence[str]) -> tuple[list[Words], list[Words]]:
     """The paths in the folder where the names of a family stand, below it, and all others."""
-    return _parted(paths, home_of(paths, recognise))
+    return _parted(paths, _home(paths, recognise))
 
 
 def _parted(paths: Sequence[Words], home: Words) -> tuple[list[Words], list[Words]]:
@@ -134,7 +110,7 @@ def _parted(paths: Sequence[Words], home: Words) -> tuple[list[Words], list[Word
     return inside, [path for path in paths if path[: len(home)] != home]
 
 
-def home_of(paths: Sequence[Words], recognise: Sequence[str]) -> Words:
+def _home(paths: Sequence[Words], recognise: Sequence[str]) -> Words:
     """The folder below which all stand that have the names by which a family is recognised."""
     wanted = [
         tuple(map(_plain, either.split(".")[1:]))
@@ -193,18 +169,11 @@ class _Folders:
             kept = [
                 word
                 for word in sorted(always)  # the same rules give the same bytes in every process
-                if not (only_tensors and (folder, word) not in self.tensors)
+                if word not in _OTHER_FORMS and not (only_tensors and (folder, word) not in self.tensors)
             ]
             if kept:
                 found[folder] = kept
         return found
-
-    def but(self, always: Folders) -> Folders:
-        """What is in some places of folders, but not in every one, and all folders of which nothing is in every place."""
-        found = {
-            folder: sorted({*words} - {*always.get(folder, ())}) for folder, words in self.having.items()
-        }
-        return {folder: words for folder, words in found.items() if words or folder not in always}
 
 
 def _inner(paths: Iterable[Words]) -> dict[Words, set[str]]:
@@ -213,14 +182,14 @@ def _inner(paths: Iterable[Words]) -> dict[Words, set[str]]:
     for path in paths:
         for at, word in enumerate(path):
             own = found.setdefault(path[:at], set())
-            if isinstance(word, str) and word != COUNTER:
+            if isinstance(word, str):
                 own.add(_SAME.get(word, word))
     return found
 
 
 def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Iterator[Words]:
     """The paths of what is not there though it is in the examples."""
-    home = home_of(paths, recognise)
+    home = _home(paths, recognise)
     for side, (wanted, own) in enumerate(zip(made[:2], _parted(paths, home), strict=True)):
         for folder, inner in _inner(own).items():
             has_weight = any(word.startswith(_WEIGHTS) for word in inner)
@@ -232,39 +201,14 @@ def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Ite
                     yield (*(() if side else home), *folder, word)
 
 
-def has_known_names(
-    made: Made,
-    paths: Sequence[Words],
-    recognise: Sequence[str],
-    where: Callable[[Words], bool] = lambda _: True,
-) -> bool:
-    """Whether all that is in the family's folder, but at its top, has names that examples show: what lacks has no other name."""
-    home = home_of(paths, recognise)
-    inside, _ = _parted(paths, home)
-    for folder, words in _inner(inside).items():
-        name = spelled(folder)
-        known = {*made.inside.get(name, ()), *made.more.get(name, ())}
-        if folder and where((*home, *folder)) and not words <= known:
-            return False
-    return True
-
-
 def lesser(
-    made: Made,
-    paths: Sequence[Words],
-    recognise: Sequence[str],
-    may_lack: Callable[[Words], bool],
-    everywhere: bool = False,
+    made: Made, paths: Sequence[Words], recognise: Sequence[str], may_lack: Callable[[Words], bool]
 ) -> Iterator[Words]:
-    """The paths of what elements of lists lack, though no example has elements with the rest alone.
-
-    `everywhere`: of what all of them lack; else of what some here have.
-    """
-    home = home_of(paths, recognise)
-    find = none_has if everywhere else lesser_elements
+    """The paths of what elements of lists lack, though no example has elements with the rest alone."""
+    home = _home(paths, recognise)
     for start, known, own in zip((home, ()), made.elements, _parted(paths, home), strict=True):
         may_be_lost = partial(_may_lack, may_lack, start)
-        for path in find(Elements(*known), _inner(own), may_be_lost):
+        for path in lesser_elements(Elements(*known), _inner(own), may_be_lost):
             yield (*start, *path)
 
 

@@ -22,17 +22,11 @@ _TELLING = 3  # elements: how a shorter list is numbered says little
 class Elements(NamedTuple):
     """What examples show of the lists on one side of a family's folder."""
 
-    has: dict[
-        str, list[str]
-    ]  # folder (`{0}`: where first elements are others) -> words of one such folder; outside of lists, where these differ
+    has: dict[str, list[str]]  # folder (`{0}`: where first elements are others) -> words of one such folder
     numbers: dict[
         str, list[int]
     ]  # folder -> the largest first number in it, and the largest step to the next; where that is over 1, the numbers
     as_long: list[list[str]]  # two lists in one folder, always as long as each other, of several lengths
-
-    def sets(self, place: str) -> list[str]:
-        """The sets of words at a place."""
-        return self.has.get(place) or self.has.get(_anywhere(place), [])
 
 
 def shown(examples: Iterable[Inner]) -> Elements:
@@ -42,7 +36,7 @@ def shown(examples: Iterable[Inner]) -> Elements:
     lengths: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
     for inner in examples:
         for folder, words in inner.items():
-            for place in _places(folder) or _plain(folder):
+            for place in _places(folder):
                 has[place].add(" ".join(sorted(words)))
         lists = _lists(inner)
         for folder, there in lists.items():
@@ -60,8 +54,6 @@ def shown(examples: Iterable[Inner]) -> Elements:
 def _are_telling(place: str, has: Mapping[str, set[str]]) -> bool:
     """Whether what is in elements is worth noting: less than one word is nothing, and first ones may be as others are."""
     others = has.get(_anywhere(place), set())
-    if NUMBER not in place and FIRST not in place:
-        return len(has[place]) > 1  # else it is what each has
     if FIRST in place and has[place] == others:
         return False
     return any(" " in words for words in has[place] | others)
@@ -81,20 +73,12 @@ def lesser(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> 
                     yield (*short, tuple(sorted(lost)))
 
 
-def none_has(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> Iterator[Words]:
-    """The paths of what elements of a checkpoint lack, be it that none has it, but for what they may lack."""
-    for path, words in inner.items():
-        for place in _places(path) or _plain(path):
-            likely = [{*one.split()} for one in known.sets(place)]
-            lost = _lost(path, words, likely, may_lack)
-            yield from (each for each in lost if not _is_numbered(str(each[-1]), words))
-
-
 def _lesser_folders(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> Iterator[Words]:
     there, is_usual = _there(inner), _usual(inner)
     for path, words in inner.items():
         for place in _places(path):
-            likely = [there(place) & {*one.split(" ")} for one in known.sets(place)]
+            sets = known.has.get(place) or known.has.get(_anywhere(place), [])
+            likely = [there(place) & {*one.split(" ")} for one in sets]
             lost = [each for each in _lost(path, words, likely, may_lack) if is_usual(each)]
             if lost:
                 yield from lost
@@ -129,12 +113,6 @@ def _usual(inner: Inner) -> Callable[[Words], bool]:
     return lambda path: 2 * having[spelled(path[:-1]), str(path[-1])] >= count[spelled(path[:-1])]
 
 
-def _is_numbered(word: str, beside: set[str]) -> bool:
-    """Whether a word is one of many that differ in a number: `expert_7`."""
-    stem = word.rstrip("0123456789")
-    return stem != word and sum(other.rstrip("0123456789") == stem for other in beside) >= _TELLING
-
-
 def _lost(
     path: Words, words: set[str], likely: Sequence[set[str]], may_lack: Callable[[Words], bool]
 ) -> list[Words]:
@@ -162,11 +140,6 @@ def _places(path: Words) -> dict[str, int]:
     counts = {FIRST: around * first, NUMBER: around * (len(numbers) - first)}
     before, after = ([spelled(part)] if part else [] for part in (path[:at], path[at + 1 :]))
     return {".".join((*before, word, *after)): count for word, count in counts.items() if count}
-
-
-def _plain(path: Words) -> list[str]:
-    """The pattern of a folder outside of lists, but for the top."""
-    return [spelled(path)] if path else []
 
 
 def _anywhere(place: str) -> str:

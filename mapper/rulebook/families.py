@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mapper._dataclass import dataclass
 from mapper.errors import RuleError
-from mapper.rulebook.complete import Complete, Made, made_of
+from mapper.rulebook.complete import Made, made_of
 from mapper.rulebook.fact_tables import FactRules, FirstOf
+from mapper.rulebook.facts import TYPE
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.signs import Signs
 from mapper.rulebook.strict import Document
@@ -19,7 +20,6 @@ from mapper.words import close_to
 if TYPE_CHECKING:
     from mapper.rulebook.examples import Example
 
-TYPE = "model_type"  # the field of a config, and of each of its parts
 TRANSPOSED = "transposed"  # the form of a map whose weight is stored [in, out]
 
 
@@ -125,23 +125,8 @@ def made(families: Iterable[Family]) -> Made:
         complete = [header(example) for example in own if example.expect.get("reading") == "exact"]
     except RuleError:
         complete = []
-    usual = {name for family in alike for name in family.towers.values() if isinstance(name, str)}
-    named = (
-        Complete(
-            str((item.config or {}).get("model_type", "")), {*usual, *_types_in(item.config)}, item.tensors
-        )
-        for item in complete
-    )
+    named = ((str((item.config or {}).get("model_type", "")), item.tensors) for item in complete)
     return made_of(named, alike[0].recognise)
-
-
-def _types_in(config: Any) -> Iterator[str]:
-    """The model types that the parts of a config name."""
-    for part in (config or {}).values():
-        if isinstance(part, dict):
-            if TYPE in part:
-                yield str(part[TYPE])
-            yield from _types_in(part)
 
 
 def alike(families: Iterable[Family]) -> list[list[Family]]:

@@ -43,6 +43,7 @@ KNOWN = {
     "lxmert": "answer_head.logit_fc.N",
     "mask2former": "transformer_module.input_projections.N",
     "maskformer": "model.transformer_module.input_projection",
+    "vits": "flow.flows.N.wavenet.in_layers.N.parametrizations.weight",
 }
 
 

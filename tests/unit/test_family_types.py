@@ -11,7 +11,7 @@ from mapper.errors import RuleError
 from mapper.inference.completeness import broken_promises
 from mapper.inference.names import Names
 from mapper.naming.tree import grow
-from mapper.rulebook.complete import Complete, lacking, made_of, spelled, words_of
+from mapper.rulebook.complete import lacking, made_of, spelled, words_of
 from mapper.rulebook.families import Family
 from mapper.rulebook.family_file import patterns, read_family
 from mapper.rulebook.renamed import Renamed, renamed_document
@@ -180,9 +180,8 @@ def test_what_every_example_has_in_a_folder_is_missed_and_a_head_of_another_kind
         "m.pool.x",
     ]
     second = ["layers.0.a.weight", "layers.0.a.bias", "layers.0.b.weight"]
-    made = made_of([Complete("tale", (), first), Complete("saga", ["lore"], second)], ["{root}.layers.{n}.a"])
-    assert (made.types, made.towers, made.is_sure) == (["saga", "tale"], ["lore"], True)
-    assert made.inside["layers.{n}"] == ["a"]
+    made = made_of([("tale", first), ("saga", second)], ["{root}.layers.{n}.a"])
+    assert made.types == ["saga", "tale"] and made.inside["layers.{n}"] == ["a"]
 
     def missing(*names: str) -> list[str]:
         return [
@@ -196,5 +195,5 @@ def test_what_every_example_has_in_a_folder_is_missed_and_a_head_of_another_kind
 
 
 def test_one_example_does_not_show_what_may_be_missing() -> None:
-    made = made_of([Complete("tale", (), ["layers.0.a.weight", "pool.x"])], ["{root}.layers.{n}.a"])
-    assert made.inside["layers.{n}"] == ["a"] and not made.is_sure
+    made = made_of([("tale", ["layers.0.a.weight", "pool.x"])], ["{root}.layers.{n}.a"])
+    assert (made.inside, made.outside) == ({}, {})

@@ -12,7 +12,7 @@ from mapper.inference import infer
 from mapper.inference.evidence import Known
 from mapper.inference.scopes import Scope
 from mapper.inference.twins import Twins
-from mapper.rulebook.complete import Complete, is_around, made_of, unheard, words_of
+from mapper.rulebook.complete import is_around, made_of, unheard, words_of
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
 
@@ -68,7 +68,7 @@ def test_a_folder_has_a_module_that_no_example_of_the_type_has() -> None:
     plain = ["model.layers.0.attn.q.weight", "model.layers.0.ffn.up.weight", "model.embed.weight"]
     normed = [*plain, "model.norm.weight"]
     examples = [("one", plain), ("one", plain), ("other", normed), ("other", normed)]
-    made = made_of([Complete(one, (), names) for one, names in examples], ["{root}.layers.{n}.attn.q"])
+    made = made_of(examples, ["{root}.layers.{n}.attn.q"])
     here = [words_of(name) for name in (*normed, "model.layers.0.attn.k.weight")]
     recognise = ["{root}.layers.{n}.attn.q"]
     layer = ("model", "layers", (0,), "attn")
