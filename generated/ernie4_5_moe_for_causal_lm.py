@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 2a1133db6a6f.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 4c1a06398f15.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -326,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a2428bdfb950c2ce
+# sha256 of all above: 277b4ec6a6286745

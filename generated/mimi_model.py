@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 2a1133db6a6f.
+"""kyutai/mimi: written by mapper 0.1.0, rules 4c1a06398f15.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -553,4 +553,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: a299ecb2a0a6bcf8
+# sha256 of all above: 1c41b3066dd607e3

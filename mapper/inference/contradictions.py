@@ -99,6 +99,8 @@ def _check_entries(facts: Facts, scope: Scope, known: Known) -> None:
     rule = known.by
     if rule is None or not rule.entry or not rule.over or rule.over in TOWER_LISTS:
         return
+    if not facts.families.speak_for(scope):  # ECAPA-TDNN's has one more, for what joins the blocks
+        return
     entries, count = facts.get(scope, facts.full_name(scope, rule.entry)), scope.count_of(rule.over)
     if entries is None or not isinstance(entries.value, list) or count in (None, len(entries.value)):
         return
