@@ -188,7 +188,8 @@ class Drafts:
                 for word in [key] if isinstance(key, str) else map(str, key):
                     draft.lines.append(self.child_line(draft, word, child))
         draft.methods = self.methods(folder, draft)
-        if draft.base == "nn.ModuleList" and is_chain(draft.methods, len(draft.lines) == 1):
+        count = sum(len(key) for key in folder.children if isinstance(key, tuple))
+        if draft.base == "nn.ModuleList" and is_chain(draft.methods, len(draft.lines) == 1, count):
             draft.base, draft.methods = "nn.Sequential", []
             draft.lines = [as_arguments(draft.lines[0])]
         return draft

@@ -12,8 +12,8 @@ _NESTED = re.compile(r"return ((?:self\[\d+\]\()+)x(\)+)$")
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
-def is_chain(methods: list[str], is_list: bool) -> bool:
-    """Whether the methods of a class are one forward that passes its input through all its elements in turn."""
+def is_chain(methods: list[str], is_list: bool, count: int) -> bool:
+    """Whether the methods of a class are one forward that passes its input through all its `count` elements in turn."""
     if not is_list or not methods or methods[0].strip() != "def forward(self, x: Tensor) -> Tensor:":
         return False
     body = " ".join(row.strip() for row in methods[1:])
@@ -21,7 +21,8 @@ def is_chain(methods: list[str], is_list: bool) -> bool:
         return True
     found = _NESTED.match(body)
     numbers = [int(number) for number in _INDEX.findall(found[1])] if found else []
-    return bool(numbers) and numbers == [*range(len(numbers) - 1, -1, -1)] and len(found[2]) == len(numbers)  # type: ignore[index]
+    is_in_order = bool(numbers) and numbers == [*range(count - 1, -1, -1)]
+    return is_in_order and len(found[2]) == count  # type: ignore[index]
 
 
 def as_arguments(row: str) -> str:

@@ -15,7 +15,8 @@ LOOP = ["        for layer in self:", "            x = layer(x)", "        retur
     [
         ([HEAD, *LOOP], True),
         ([HEAD, "        return self[1](self[0](x))"], True),
-        ([HEAD, "        return self[0](x)"], True),
+        ([HEAD, "        return self[0](x)"], False),  # the second one is called by nobody
+        ([HEAD, "        return self[2](self[1](self[0](x)))"], False),
         ([HEAD, "        return self[0](self[1](x))"], False),
         ([HEAD, "        return self[2](self[0](x))"], False),
         ([HEAD, "        return self[1](F.relu(self[0](x)))"], False),
@@ -26,8 +27,8 @@ LOOP = ["        for layer in self:", "            x = layer(x)", "        retur
     ],
 )
 def test_a_chain_calls_every_element_once_and_in_order(methods: list[str], expected: bool) -> None:
-    assert is_chain(methods, True) is expected
-    assert not is_chain(methods, False)  # it holds more than its elements
+    assert is_chain(methods, True, 2) is expected
+    assert not is_chain(methods, False, 2)  # it holds more than its elements
 
 
 @pytest.mark.parametrize(
