@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 1a2484e184e3.
+"""kyutai/mimi: written by mapper 0.1.0, rules a2aad42669f3.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -553,4 +553,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 118fde33be2223aa
+# sha256 of all above: f44ed669f83adda7
