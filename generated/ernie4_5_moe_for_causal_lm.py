@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules a2aad42669f3.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 00cedbad2a61.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -326,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 5fe924e16c015c52
+# sha256 of all above: def7a1b6727592cd

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules a2aad42669f3.
+"""google/fnet-base: written by mapper 0.1.0, rules 00cedbad2a61.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -211,4 +211,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 07fb3708268956af
+# sha256 of all above: 1ce780c56ef4e985

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules a2aad42669f3.
+"""kyutai/mimi: written by mapper 0.1.0, rules 00cedbad2a61.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -553,4 +553,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: f44ed669f83adda7
+# sha256 of all above: 5e95d9de969e64a9

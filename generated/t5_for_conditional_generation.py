@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules a2aad42669f3.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 00cedbad2a61.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -358,4 +358,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 40270ac88a61022d
+# sha256 of all above: 18ff8c674ac82d5c

@@ -9,7 +9,7 @@ from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor
 from mapper.emission.drafts import Argument, ClassText, Draft, facts_of, resolve
 from mapper.emission.expressions import literal
-from mapper.emission.identifiers import RESERVED_IN_DICT
+from mapper.emission.identifiers import RESERVED_IN_DICT, identifier
 from mapper.emission.kinds import side_by_side
 from mapper.emission.merge import is_same, join, merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
@@ -308,20 +308,15 @@ def _count_of(block: Block, role: str) -> Fact | None:
 
 
 def word_of(folder: Folder) -> str:
-    from mapper.emission.identifiers import identifier
-
     return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
 
 
-_ANY_LIST = frozenset(
-    {"layers", "layer", "blocks", "block", "items", "h"}
-)  # what says nothing of what is in it
+# Words of lists that say nothing of what is in them.
+_ANY_LIST = frozenset({"layers", "layer", "blocks", "block", "items", "h"})
 
 
 def named_place(folder: Folder) -> str:
     """What a list is called, or what it is in where that is any list."""
-    from mapper.emission.identifiers import identifier
-
     words = [part for part in folder.place if isinstance(part, str)] or ["items"]
     if words[-1] in _ANY_LIST and (folder.tower or len(words) > 1):
         return identifier(folder.tower or words[-2])

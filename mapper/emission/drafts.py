@@ -17,16 +17,14 @@ from mapper.emission.ratios import Scaled
 from mapper.emission.simpler import without_ones, without_sums_of_one
 from mapper.flows.language import copied
 
-FOLLOWED = (
-    "followed_"  # before the names of sizes that are none of the block's own: `mapper.emission.width_names`
-)
+# Before the names of sizes that are none of the block's own: `mapper.emission.width_names`.
+FOLLOWED = "followed_"
 LEFT_OUT = "\x05"  # in place of a value: the argument is not written
 OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
 
 
-_FOR = re.compile(
-    r"(in|out)_(channels|features)$|(?<=_)size$"
-)  # what a size is for, in the hint of an extent
+# What a size is for, in the hint of an extent.
+_FOR = re.compile(r"(in|out)_(channels|features)$|(?<=_)size$")
 
 
 @dataclass

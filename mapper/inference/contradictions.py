@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _READ = "input_size"  # of what stands between towers
-_JOINED = (
-    "stack_merge_group_downsample_reduction_factor"  # words of fields with how many states are read at once
-)
+# Words of fields with how many states are read at once.
+_JOINED = "stack_merge_group_downsample_reduction_factor"
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
 # How many channels of a head rotary embeddings turn, and their share.
 _TURNED = ("rotary.dim", "rotary.fraction")
@@ -99,7 +98,7 @@ def _check_entries(facts: Facts, scope: Scope, known: Known) -> None:
     rule = known.by
     if rule is None or not rule.entry or not rule.over or rule.over in TOWER_LISTS:
         return
-    if not facts.families.speak_for(scope):  # ECAPA-TDNN's has one more, for what joins the blocks
+    if not facts.families.speak_for(scope):  # what nobody vouches for may list more than these elements
         return
     entries, count = facts.get(scope, facts.full_name(scope, rule.entry)), scope.count_of(rule.over)
     if entries is None or not isinstance(entries.value, list) or count in (None, len(entries.value)):

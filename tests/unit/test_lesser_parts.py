@@ -97,7 +97,7 @@ def test_the_last_of_listed_convolutions_is_missed(model_type: str) -> None:
         ),  # the last block, of as many as the config has lists of dilations
         ("univnet", "resblocks.2.resblocks.3.", "location_variable"),  # of as many as such a list has
         ("musicgen_decoder", "lm_heads.1.", "lm_heads"),
-        ("musicgen_decoder", "embed_tokens.1.", "tokens"),
+        ("musicgen_decoder", "model.decoder.embed_tokens.1.", "tokens"),
     ],
 )
 def test_the_last_of_what_the_config_counts_is_missed(model_type: str, lost: str, what: str) -> None:
@@ -105,9 +105,6 @@ def test_the_last_of_what_the_config_counts_is_missed(model_type: str, lost: str
     known = example(model_type, lost)
     assert infer(known, RULEBOOK).reading == "exact"
     rest = {name: info for name, info in known.tensors.items() if not name.startswith(lost)}
-    rest = {
-        name: info for name, info in rest.items() if f".{lost}" not in name or lost.startswith("resblocks")
-    }
     assert len(rest) < len(known.tensors)
     with pytest.raises(MapperError, match=what):
         infer(replace(known, tensors=rest), RULEBOOK)
