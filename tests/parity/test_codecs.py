@@ -47,7 +47,12 @@ def books(model: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"vector_quantization_hidden_dimension": 32, "codebook_dim": 32, "upsample_groups": 8}]
+    "more",
+    [
+        {},
+        {"vector_quantization_hidden_dimension": 32, "codebook_dim": 32, "upsample_groups": 8},
+        {"use_causal_conv": False},
+    ],
 )
 def test_a_codec_of_words_and_sound(more: dict[str, Any], tmp_path: Path) -> None:
     model = books(reference("MimiModel", transformers.MimiConfig(**{**MIMI, **more})))
@@ -60,13 +65,15 @@ def test_a_codec_of_words_and_sound(more: dict[str, Any], tmp_path: Path) -> Non
     assert codes.shape[1] == 5 and len(codes.unique()) > 3
 
 
-def test_the_halves_of_a_codec(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_the_halves_of_a_codec(is_causal: bool, tmp_path: Path) -> None:
     values = sound()
-    encoder = reference("MimiEncoderModel", transformers.MimiEncoderConfig(**MIMI))
+    said = {**MIMI, "use_causal_conv": is_causal}
+    encoder = reference("MimiEncoderModel", transformers.MimiEncoderConfig(**said))
     cases = {"three": {"input_values": values}, "one": {"input_values": values[:1, :, :96]}}
     check(encoder, tmp_path / "encoder", cases)
     states = torch.randn(3, 32, 7, generator=torch.Generator().manual_seed(1))
-    decoder = reference("MimiDecoderModel", transformers.MimiDecoderConfig(**MIMI))
+    decoder = reference("MimiDecoderModel", transformers.MimiDecoderConfig(**said))
     check(decoder, tmp_path / "decoder", {"three": {"latents": states}, "one": {"latents": states[:1]}})
 
 
