@@ -45,6 +45,7 @@ def _missing(place: Place, name: str, why: str) -> Gap:
 
 
 _BIASED = ("Linear", *NORMS, "Conv1d", "Conv2d", "Conv3d")
+_STACKED = ("in_proj_weight", "in_proj_bias")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _NORMED = tuple(zip(LENGTHS, DIRECTIONS, strict=True))
 _TENSORS = (
@@ -298,7 +299,8 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
         return []
     said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
     without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
-    return [
+    leaves = list(leaves)
+    lacking = [
         _missing(leaf.place, "bias", f"every {family.name} has it")
         for leaf in leaves
         if leaf.role is not None
@@ -306,6 +308,20 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
         and not leaf.has_bias
         and not any(ends(words_of(leaf.place), words) for words in without)
     ]
+    optional = [pattern_words(pattern) for pattern in (*family.optional, *settled)]
+    return lacking + [
+        _missing(Place(place[:-1]), str(place[-1]), f"every {family.name} has it")
+        for place in _stacked_biases(leaves)
+        if not any(ends(words_of(place), words) for words in optional)
+    ]
+
+
+def _stacked_biases(leaves: Iterable[Leaf]) -> Iterator[Place]:
+    """Where biases of bare maps for queries, keys and values would stand, and do not: `torch.nn.MultiheadAttention`'s."""
+    places = {leaf.place for leaf in leaves}
+    for place in sorted(places, key=str):
+        if place and place[-1] == _STACKED[0] and (bias := Place((*place[:-1], _STACKED[1]))) not in places:
+            yield bias
 
 
 def has_no_biases(leaves: Iterable[Leaf]) -> bool:
