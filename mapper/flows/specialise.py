@@ -31,12 +31,15 @@ def specialise(
     """The statements that this block runs, as a reader would write them.
 
     `passed` are names that blocks below may read as context. Into `lost` go the names of what would be computed and
-    is not, as nothing reads it. Raises FlowError for a guard on a fact that nobody knows.
+    is not, as nothing reads it, and of what is computed for an output alone. Raises FlowError for a guard on a fact
+    that nobody knows.
     """
     statements = copied(_unguarded(flow.statements, _answers(flow, has, lookup, options)))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
     statements = _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed, lost)
+    if lost is not None and flow.rule.topic == "root":
+        lost |= _for_outputs_alone(statements) - passed
     return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
 
 
@@ -147,6 +150,11 @@ def _computed(statements: list[ast.stmt]) -> set[str]:
     made = (node for node in statements if isinstance(node, ast.Assign))
     calls = (node for node in made if any(isinstance(child, ast.Call) for child in every(node.value)))
     return {name for node in calls for name in targets(node.targets[0])}
+
+
+def _for_outputs_alone(statements: list[ast.stmt]) -> set[str]:
+    """The names that are bound to what a call gives and that nothing but the outputs of a model reads."""
+    return _computed(statements) - names_read(node for node in statements if not isinstance(node, ast.Return))
 
 
 def _count(statements: Iterable[ast.stmt]) -> int:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint
+from mapper.errors import HintError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -46,3 +51,34 @@ def test_a_class_token_is_normed_once_more_by_the_step_that_pools_it() -> None:
     made = infer(header(example), RULEBOOK)
     assert made.reading == "exact" and facts(made, "norm.final") == ["twice"]
     assert any((block.flow or "").endswith("+final_norm+pooled") for block in made.root.blocks())
+
+
+def first_example(family: str) -> Checkpoint:
+    (example, *_) = next(one for one in RULEBOOK.families if one.name == family).examples
+    return header(example)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "fact"),
+    [
+        ("voxtral", "audio_token_id", "features.audio_id"),
+        ("instructblip", "image_token_index", "features.image_id"),
+        ("llava", "image_token_index", "features.image_id"),
+    ],
+)
+def test_a_config_without_the_token_of_features_is_asked_for_it(family: str, field: str, fact: str) -> None:
+    found = first_example(family)
+    config = {name: value for name, value in (found.config or {}).items() if name != field}
+    made = infer(replace(found, config={**config, "model_type": "unheard_of"}), RULEBOOK)
+    assert made.root.flow is not None and "+text+" in made.root.flow
+    assert fact in {question.fact for question in made.questions}
+
+
+def test_what_is_projected_and_stands_nowhere_among_the_words_is_no_model() -> None:
+    """Whoever says that the words are alone says of the whole that images stand among them."""
+    found = first_example("llava")
+    text = next(str(block.home) for block in infer(found, RULEBOOK).root.blocks() if block.role == "text")
+    with pytest.raises(
+        HintError, match="root at '' computes 'image_features', which nothing inside it reads"
+    ):
+        infer(found, RULEBOOK, hints={f"{text}:features": None})
