@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from itertools import product, takewhile
+from itertools import count, product, takewhile
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.emission.drafts import ClassText, blocks_of
@@ -56,8 +56,9 @@ def name_classes(
         else:
             by_name.setdefault(camel(base_name(done.drafts[0].folder)), []).append(done)
     for base, group in by_name.items():
+        names = _names_of(base, group, program)
         for done in group:
-            done.name = _unique(_candidates(base, done, group, program), taken)
+            done.name = _unique(names[id(done)], taken)
             taken.add(done.name)
 
 
@@ -89,16 +90,19 @@ def _tower_name(flow: str) -> str:
     return "_".join(words[: at + 1])
 
 
-def _candidates(base: str, done: ClassText, group: list[ClassText], program: Program | None) -> list[str]:
-    folder = done.drafts[0].folder
-    if len(group) == 1:
-        return [base]
-    towers = {other.drafts[0].folder.tower for other in group}
-    tower = camel(folder.tower) if folder.tower and len(towers) > 1 else ""
-    peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
-    if tower and len(peers) == 1:
-        return [base if tower == base else tower + base]  # the encoder, not the encoder's encoder
-    return [_told_apart(tower + base, peers, program)[id(done)]]
+def _names_of(base: str, group: list[ClassText], program: Program | None) -> dict[int, str]:
+    """A name for each class of one base: told apart by their towers, and within one by what they are."""
+    by_tower: dict[str, list[ClassText]] = {}
+    for done in group:
+        by_tower.setdefault(done.drafts[0].folder.tower, []).append(done)
+    names: dict[int, str] = {}
+    for role, peers in by_tower.items():
+        tower = camel(role) if role and len(by_tower) > 1 else ""
+        if len(peers) == 1:  # the encoder, not the encoder's encoder
+            names[id(peers[0])] = base if tower == base else tower + base
+        else:
+            names |= _told_apart(tower + base, peers, program)
+    return names
 
 
 def _told_apart(plain: str, peers: list[ClassText], program: Program | None) -> dict[int, str]:
@@ -110,8 +114,8 @@ def _told_apart(plain: str, peers: list[ClassText], program: Program | None) -> 
     sorts = (_leafy, _steps, _flags, _upsampling)
     kinds = [partial(whose, words_of) for words_of in sorts for whose in (_own, _inner)]
     kinds.insert(1, partial(_own, attends))  # what it is, before what its parts have
-    for count, kind in product((1, 2), kinds):
-        names = _named_by(kind, count, plain, peers)
+    for most, kind in product((1, 2), kinds):
+        names = _named_by(kind, most, plain, peers)
         if len(set(names.values())) > len(set(best.values())):
             best = names
     alike = [[done for done in peers if best[id(done)] == name] for name in dict.fromkeys(best.values())]
@@ -172,7 +176,7 @@ def _said(program: Program | None, block: Block) -> list[str]:
 
 
 def _named_by(
-    words_of: Callable[[ClassText], set[str]], count: int, plain: str, peers: list[ClassText]
+    words_of: Callable[[ClassText], set[str]], most: int, plain: str, peers: list[ClassText]
 ) -> dict[int, str]:
     """`LayerWithExperts` where one has what the others have not; the plain name where nothing is more, or for the most usual."""
     every = {id(done): words_of(done) for done in peers}
@@ -183,7 +187,7 @@ def _named_by(
     for done in peers:
         own = extras[id(done)]
         others = set().union(*(extras[id(other)] for other in peers if other is not done))
-        told = sorted(own, key=lambda word: (word in others, len(word), word))[:count]
+        told = sorted(own, key=lambda word: (word in others, len(word), word))[:most]
         words = "".join(camel(_SAID.get(word, _plain(word, common))) for word in told)
         more = "And" if "With" in plain else "With"
         names[id(done)] = plain if done is usual or not own else f"{plain}{more}{words}"
@@ -237,14 +241,10 @@ def _instances(done: ClassText) -> int:
     return sum(Place(draft.folder.place).instances for draft in done.drafts)
 
 
-def _unique(candidates: list[str], taken: set[str]) -> str:
-    for name in candidates:
-        if name not in taken:
-            return name
-    number = 2
-    while f"{candidates[-1]}{number}" in taken:
-        number += 1
-    return f"{candidates[-1]}{number}"
+def _unique(name: str, taken: set[str]) -> str:
+    if name not in taken:
+        return name
+    return next(f"{name}{number}" for number in count(2) if f"{name}{number}" not in taken)
 
 
 def describe(done: ClassText, program: Program | None) -> str:

@@ -53,6 +53,7 @@ class _Names:
     settings: Settings
     blocks: dict[int, Block]
     widths: list[Width]
+    declarations: dict[tuple[int, int], list[tuple[Leaf, Said]]] = field(default_factory=dict)
 
     def filled(self, settings: Settings, made: dict[int, Fact] | None = None) -> Settings:
         """The settings with the extents that are open declared, as far as something is said of their widths."""
@@ -70,11 +71,7 @@ class _Names:
         self, width: Width, block: Block | None, made: dict[int, Fact] | None = None, depth: int = 0
     ) -> Said | None:
         """What a width is: by a size of the block, of another one, or of what it was put together of."""
-        known = [
-            (leaf, name)
-            for leaf, axis in width.at
-            if (name := declared(self.settings.get(id(leaf)), leaf, axis, width.value))
-        ]
+        known = self.declared(width)
         own = (name for leaf, name in known if self.blocks.get(id(leaf)) is block)
         plain = (name for _, name in known if len(name.facts) == 1)
         rest = (name for _, name in known)
@@ -85,6 +82,17 @@ class _Names:
         if depth > 2:
             return None
         return self.of_parts(width, block, made, depth + 1)
+
+    def declared(self, width: Width) -> list[tuple[Leaf, Said]]:
+        """What flows say a width is, each of a leaf that has it."""
+        key = (id(width), len(width.at))  # what joins others has more
+        if key not in self.declarations:
+            said = (
+                (leaf, declared(self.settings.get(id(leaf)), leaf, axis, width.value))
+                for leaf, axis in width.at
+            )
+            self.declarations[key] = [(leaf, name) for leaf, name in said if name]
+        return self.declarations[key]
 
     def of_parts(
         self, width: Width, block: Block | None, made: dict[int, Fact] | None, depth: int
