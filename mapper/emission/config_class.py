@@ -37,6 +37,7 @@ class Sizes:
     by_fact: dict[tuple[str, str], str] = field(default_factory=dict)  # (fact, tower) -> field
     facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
     used: dict[str, Fact] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)  # field -> the one that it is: both are one width
     derived: dict[str, str] = field(default_factory=dict)  # of those used, what they are computed by
     towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
     widths: frozenset[str] = frozenset()  # roles of those whose stream has a size
@@ -53,12 +54,32 @@ class Sizes:
         if element := self.stages.element(fact):
             self.stages.reads(element.listed, element.at)
             return f"{self._of_list(element.listed)}[{element.at}]"
-        name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
-        name = name or self._of_stream(fact, tower) or self._named(fact.name, fact.value, tower)
-        name = name or next((known for known, shown in self.facts.items() if shown == fact), None)
+        name = self.found(fact, tower)
         if name is not None and name not in self.used:
             self.use(name, tower)
         return name
+
+    def found(self, fact: Fact, tower: str) -> str | None:
+        """The field that holds a fact that is no list, nor an element of one."""
+        name = next(filter(None, (self._named(word, fact.value, tower) for word in fact.same_as)), None)
+        name = name or self._of_stream(fact, tower) or self._named(fact.name, fact.value, tower)
+        name = name or next((known for known, shown in self.facts.items() if shown == fact), None)
+        return self.same.get(name, name) if name is not None else None
+
+    def unite(self) -> None:
+        """Makes fields one that are one width: a model of which one alone is edited does not run."""
+        for group in self.stages.same:
+            facts = [(fact, tower) for fact, tower in group if self._is_alone(fact)]
+            names = {name: None for fact, tower in facts if (name := self.found(fact, tower))}
+            if len(names) > 1:
+                best = min(names, key=lambda name: not name.endswith(_STREAM))
+                kept = {old: best if new in names else new for old, new in self.same.items()}
+                self.same = {**kept, **{name: best for name in names if name != best}}
+
+    def _is_alone(self, fact: Fact) -> bool:
+        """Whether a fact is no element of a list, nor a size that only a source has."""
+        is_made = any(made is fact for made in self.stages.made) or id(fact) in self.stages.entries
+        return not (is_made or self.stages.listed(fact) or self.stages.element(fact))
 
     def use(self, name: str, tower: str) -> None:
         """Takes a field, and where a rule computes it the fields that it is computed from."""
@@ -68,6 +89,7 @@ class Sizes:
             everywhere = {field for (known, _), field in self.by_fact.items() if known == fact}
             only = everywhere.pop() if len(everywhere) == 1 else None
             other = self.by_fact.get(placed(fact, tower, self.towers), only)
+            other = self.same.get(other, other) if other is not None else None
             if other is None or other == name:
                 return None
             read.append(other)

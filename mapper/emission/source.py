@@ -92,6 +92,7 @@ def emit_source(
     unread = _unread(architecture, program)
     classes = Classes(root, paths, methods, sizes.field, sizes.stages, unlisted=unlisted, unread=unread)
     classes.learn(program)
+    sizes.unite()
     file.classes = classes.run()
     if half := sizes.stages.half_read() | sizes.stages.half_written(written(file.classes)):
         return emit_source(architecture, flows, activation, options, unlisted | half)

@@ -82,6 +82,7 @@ class Stages:
     made: list[Fact] = field(default_factory=list)  # sizes that no rule has, and a source says once
     scaled: dict[int, Scaled] = field(default_factory=dict)  # by the identity of a width in a stage
     read: dict[Listed, set[int]] = field(default_factory=dict)  # the elements that a source names
+    same: list[list[tuple[Fact, str]]] = field(default_factory=list)  # sizes that are one width, with towers
     counts: dict[Place, list[Fact]] = field(
         default_factory=dict
     )  # by the folder of a list without stages: how many layers each run of one width has

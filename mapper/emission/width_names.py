@@ -43,6 +43,7 @@ def with_widths(settings: Settings, program: Program, stages: Stages, without: C
     blocks = {id(leaf): piece.block for piece in program.pieces.values() for leaf in _leaves(piece.block)}
     names = _Names(settings, blocks, followed.all())
     names.join_alike(followed)
+    stages.same = [*names.same()]
     found = names.filled(settings)
     made = made_sizes(names, program, stages, without)
     return names.filled(found, made)
@@ -93,6 +94,18 @@ class _Names:
             )
             self.declarations[key] = [(leaf, name) for leaf, name in said if name]
         return self.declarations[key]
+
+    def same(self) -> Iterator[list[tuple[Fact, str]]]:
+        """Of each width that flows call by several sizes these, each with the tower that it is in: they are one."""
+        for width in self.widths:
+            plain = [
+                (fact, leaf.block[0][0] if leaf.block else "")
+                for leaf, said in self.declared(width)
+                for name, fact in said.facts.items()
+                if name == said.text
+            ]
+            if len(plain) > 1:
+                yield plain
 
     def of_parts(
         self, width: Width, block: Block | None, made: dict[int, Fact] | None, depth: int

@@ -60,6 +60,8 @@ _TRANSPOSED = ("T", "mT")
 _SUMS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _SHAPE = re.compile(r"(\w+) \(([^)]*)\)")
 _RESULT = re.compile(r"-> \(([^)]*)\)")
+_SHAPES = re.compile(r"\(([^)]*)\)")
+_ROWS = ("W", "D")  # what they call the width of a row
 _CHANNELS = ("C", "W")  # how operations call them in their first line
 
 
@@ -108,7 +110,7 @@ class Widths:
     def extent(self, leaf: Leaf, axis: int) -> Width | None:
         """The width of an extent of a leaf; None of what has no such extent, or one of 1."""
         shape = shape_of(leaf)
-        if axis >= len(shape) or shape[axis] < _LEAST:
+        if not 0 <= axis < len(shape) or shape[axis] < _LEAST:
             return None
         key = (id(leaf), axis)
         if key not in self.of:
@@ -237,8 +239,7 @@ class _Widths(Walk):
         if (parts := chain(node)) is not None:
             return self.tensor(parts)
         if isinstance(node, ast.BinOp):
-            one, other = self.width(node.left), self.width(node.right)
-            return self.widths.join(one, other) if isinstance(node.op, _SUMS) else None
+            return self.arithmetic(node)
         if isinstance(node, ast.IfExp):
             return self.widths.join(self.width(node.body), self.width(node.orelse))
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -252,15 +253,39 @@ class _Widths(Walk):
                 self.width(child)
         return None
 
+    def arithmetic(self, node: ast.BinOp) -> Known:
+        """What two tensors give: of sums what both are, of products of matrices what the second one gives."""
+        one, other = self.width(node.left), self.width(node.right)
+        if isinstance(node.op, ast.Add):
+            one, other = one or self.table(node.left), other or self.table(node.right)
+        if isinstance(node.op, ast.MatMult) and _is_transposed(node.right):
+            self.widths.join(one, self.width(node.right.func.value))  # type: ignore[attr-defined]
+        return self.widths.join(one, other) if isinstance(node.op, _SUMS) else None
+
     def tensor(self, parts: list[str | int]) -> Known:
-        """The width of a tensor that stands for itself: of its one extent that is more than 1."""
+        """The width of a tensor that stands for itself: of its one extent that is more than 1.
+
+        Of the weight of a table or a map that is read by itself it is the last extent: what each row is.
+        """
         reference = refer(self.piece.block, parts, self.loops)
         found = None
-        for leaf in reference.items if reference is not None and not reference.rest else ():
-            if isinstance(leaf, Leaf) and leaf.kind in ("Parameter", "Buffer"):
+        for leaf in reference.items if reference is not None else ():
+            if not isinstance(leaf, Leaf) or reference is None:
+                continue
+            if reference.rest == ("weight",) and leaf.kind in ("Embedding", "Linear"):
+                found = self.widths.extent(leaf, 1)
+            elif not reference.rest and leaf.kind in ("Parameter", "Buffer"):
                 axes = [axis for axis, size in enumerate(shape_of(leaf)) if size > 1]
                 found = self.widths.extent(leaf, axes[0]) if len(axes) == 1 else None
         return found
+
+    def table(self, node: ast.expr) -> Known:
+        """The width of each row of a table that stands for itself."""
+        parts = chain(node)
+        reference = refer(self.piece.block, parts, self.loops) if parts else None
+        leaf = reference.items[0] if reference is not None and not reference.rest else None
+        is_table = isinstance(leaf, Leaf) and leaf.kind in ("Parameter", "Buffer")
+        return self.widths.extent(leaf, len(shape_of(leaf)) - 1) if is_table else None  # type: ignore[arg-type]
 
     def part(self, node: ast.Subscript) -> Known:
         whole = self.width(node.value)
@@ -291,6 +316,9 @@ class _Widths(Walk):
         module, _, word = name.rpartition(".")
         if given and (name == "activation" or (module in ("F", "torch") and word in _SAME_AS_READ)):
             return given[0]
+        if name == "F.linear" and len(given) > 1:
+            self.widths.join(*given[:2])
+            return None
         if given and name in operation_names():
             return self.operation(name, node.args, given)
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -305,6 +333,9 @@ class _Widths(Walk):
         if isinstance(first, list):
             is_list = operation_signature(name).returns.startswith("list[")
             return first if is_list and _element(first) is not None else None
+        rows = [known or self.table(node) for node, known in zip(arguments, given, strict=True)]
+        if (found := self.of_rows(name, rows)) is not None:
+            return found
         if not _keeps_channels(name):
             return None
         for node, known in zip(arguments[1:], given[1:], strict=True):
@@ -312,6 +343,17 @@ class _Widths(Walk):
             if parts and self.tensor(parts) is not None:
                 self.widths.join(first, known)
         return first
+
+    def of_rows(self, name: str, given: list[Known]) -> list[Known] | None:
+        """Joins what an operation's words say has rows of one width; what it gives where that is several of them."""
+        read, made = _rows(name)
+        widths: dict[str, Known] = {}
+        for word, known in zip(operation_signature(name).parameters, given, strict=False):
+            letter = read.get(word)
+            if letter and isinstance(known, Width):
+                widths[letter] = self.widths.join(widths.get(letter), known) or widths[letter]
+        is_several = 1 < len(made) == operation_signature(name).arity
+        return [widths.get(letter) for letter in made] if is_several and widths else None
 
     def method(self, node: ast.Attribute, given: list[Known], count: Any) -> Known:
         whole = self.width(node.value)
@@ -410,6 +452,21 @@ def _ends(leaf: Leaf) -> tuple[int | None, int | None]:
 
 def _is_depthwise(leaf: Leaf) -> bool:
     return leaf.kind in ("Conv1d", "Conv2d", "Conv3d") and shape_of(leaf)[1:2] == (1,)
+
+
+def _is_transposed(node: ast.expr) -> bool:
+    """Whether a matrix is transposed: `x.t()`, of which a product joins the rows."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "t"
+
+
+@cache
+def _rows(operation: str) -> tuple[dict[str, str], list[str]]:
+    """The letter that an operation's words have for the last extent of each argument, and of each result."""
+    doc = ast.get_docstring(ast.parse(operation_source(operation)).body[0]) or ""  # type: ignore[arg-type]
+    before, _, after = doc.partition("->")
+    read = {name: shape.rpartition(", ")[2] for name, shape in _SHAPE.findall(before)}
+    made = [shape.rpartition(", ")[2] for shape in _SHAPES.findall(after)] if "), (" in after else []
+    return {name: letter for name, letter in read.items() if letter in _ROWS}, made
 
 
 @cache

@@ -38,6 +38,25 @@ def test_the_channels_of_a_codec_are_a_list_that_every_unit_reads() -> None:
         assert f"config.wave_encoder_channels[{at}]" in code
 
 
+@pytest.mark.parametrize(
+    ("name", "gone", "kept"),
+    [
+        (
+            "llava-hf/llava-1.5-7b-hf",
+            "output_size",
+            "nn.Linear(config.projector_size, config.text_hidden_size)",
+        ),
+        ("encodec", "per_group", "out_channels=config.code_size"),  # rows of codes, by an operation's words
+        ("google/fnet-base", "embedding_size", "nn.Linear(config.hidden_size, config.hidden_size)"),  # tied
+        ("jonatasgrosman/wav2vec2-large-xlsr-53-russian", "feature_size", "nn.LayerNorm(config.out_channels"),
+    ],
+)
+def test_sizes_that_are_one_width_are_one_field(name: str, gone: str, kept: str) -> None:
+    fields, code = sizes_and_code(name)
+    assert gone not in fields
+    assert kept in code
+
+
 def test_leaves_that_differ_in_numbers_alone_are_a_loop_over_lists_of_the_config() -> None:
     _, code = sizes_and_code("facebook/mms-tts-eng")
     loop = code[code.index("nn.ConvTranspose1d(") :]
