@@ -64,8 +64,8 @@ def lesser(known: Elements, inner: Inner, may_lack: Callable[[Words], bool]) -> 
     yield from _lesser_folders(known, inner, may_lack)
     lists = _lists(inner)
     for folder, numbers in lists.items():
-        for gap in _gaps(sorted(numbers), *known.numbers.get(spelled(folder), ())):
-            yield (*folder, (gap,))
+        gaps = _gaps(sorted(numbers), *known.numbers.get(spelled(folder), ()))
+        yield from (path for gap in gaps if not may_lack(path := (*folder, (gap,))))
     for one, other in _beside(lists):
         if [spelled(one), spelled(other)] in known.as_long:
             for short, long in ((one, other), (other, one)):

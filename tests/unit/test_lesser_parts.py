@@ -77,6 +77,19 @@ def test_layers_that_share_the_attention_of_another_are_no_loss() -> None:
     assert infer(replace(known, tensors={**known.tensors, **more}), RULEBOOK).reading == "skeleton"
 
 
+def test_a_second_block_that_layers_share_begins_with_a_later_adapter() -> None:
+    """Zamba2's adapters are numbered over all layers with attention: the second block has no first one."""
+    known = example("zamba2")
+    hybrid = next(name.split(".")[2] for name in known.tensors if "shared_transformer" in name)
+    more = {
+        name.replace(f"layers.{hybrid}.", "layers.2.").replace("adapter_list.0.", "adapter_list.1."): info
+        for name, info in known.tensors.items()
+        if f"layers.{hybrid}." in name
+    }
+    assert any("adapter_list.1." in name for name in more)
+    assert infer(replace(known, tensors={**known.tensors, **more}), RULEBOOK).reading == "skeleton"
+
+
 @pytest.mark.parametrize("model_type", ["hubert", "wavlm", "wav2vec2-conformer"])
 def test_the_last_of_listed_convolutions_is_missed(model_type: str) -> None:
     """The config has an entry for each; without the last one these were exact."""
