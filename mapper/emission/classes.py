@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
@@ -18,7 +18,7 @@ from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.emission.sequential import as_arguments, is_chain
 from mapper.emission.settings import Setting, list_depth, of_tensor, setting, shared_facts
 from mapper.emission.stages import Stages
-from mapper.emission.unread import with_sizes
+from mapper.emission.unread import as_its_like, with_sizes
 from mapper.emission.width_names import with_widths
 from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
@@ -235,11 +235,23 @@ class Drafts:
         if whole := self.root.wholes.get(id(leaf)):
             said = of_tensor(self.settings.get(id(whole), Setting()), leaf)
         if id(leaf) in self.unread:
-            said = with_sizes(leaf, said, self.blocks)
+            said = with_sizes(leaf, as_its_like(leaf, said, self.read()), self.blocks)
         numbers = leaf.place[said.depth] if said.depth is not None else ()
         if said.depth is None or isinstance(numbers, str):
             return said
         return replace(said, indices=self.numbers.get(said.depth, numbers[:1]))
+
+    def read(self) -> Iterator[tuple[Leaf, Setting]]:
+        """The leaves that forwards read, each with what its flow says of it."""
+        leaves = (
+            item
+            for block in self.blocks
+            for value in block.roles.values()
+            for item in (value if isinstance(value, list) else [value])
+        )
+        for leaf in leaves:
+            if isinstance(leaf, Leaf) and id(leaf) not in self.unread and id(leaf) in self.settings:
+                yield leaf, self.settings[id(leaf)]
 
     def element(self, draft: Draft, folder: Folder, key: tuple[int, ...], child: Folder | Leaf) -> str:
         """The expression that makes an element of a list, or each of several in a loop over `index`."""

@@ -73,19 +73,22 @@ def base_name(folder: Folder) -> str:
         words = [part for part in folder.place if isinstance(part, str)] or ["items"]
         return "_".join(words[-2:]) if words[-1] in _TOO_SHORT else words[-1]
     if block.flow and block.flow.startswith("tower/"):
-        return _tower_name(block.flow.partition("/")[2])
+        name = _tower_name(block.flow.partition("/")[2])
+        return _ENCODER if name == "decoder" and _POOLING in block.roles else name
     role = unnumbered(block.role)
     return _CALLED.get(role, role)
 
 
-_NOUNS = frozenset({"encoder", "decoder"})
+_ENCODER = "encoder"
+_NOUNS = frozenset({_ENCODER, "decoder"})
+_POOLING = "pooling"  # of what makes one vector of a text, and no text, however its mask is
 
 
 def _tower_name(flow: str) -> str:
     """`decoder_mixed` is a decoder: what stands behind the noun tells flows apart, not classes. Of steps one says it."""
     steps = [step.split("_") for step in flow.split(JOINED)]
     words = next((step for step in steps if not _NOUNS.isdisjoint(step)), steps[0])
-    words = ["encoder"] if words == ["embeddings"] else words  # which any has
+    words = [_ENCODER] if words == ["embeddings"] else words  # which any has
     at = next((at for at, word in enumerate(words) if word in _NOUNS), len(words))
     return "_".join(words[: at + 1])
 

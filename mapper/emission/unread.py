@@ -41,6 +41,29 @@ def with_sizes(leaf: Leaf, said: Setting, blocks: Iterable[Block]) -> Setting:
     return replace(said, shape=names, facts={**(said.facts or {}), **found})
 
 
+def as_its_like(leaf: Leaf, said: Setting, others: Iterable[tuple[Leaf, Setting]]) -> Setting:
+    """What is known of a leaf by another one of its name and shape that is read: of a table for each kind of attention."""
+    if said.shape:
+        return said
+    own = _called(leaf)
+    plain = ((other, known) for other, known in others if known.shape and all(map(_is_size, known.shape)))
+    like = next((known for other, known in plain if _called(other) == own), None)
+    if like is None:
+        return said
+    return replace(said, shape=like.shape, facts={**(like.facts or {}), **(said.facts or {})})
+
+
+def _is_size(text: str) -> bool:
+    """Whether an extent is one size or a number: sums and products are of sizes of its own block."""
+    return text.isidentifier() or text.isdigit()
+
+
+def _called(leaf: Leaf) -> tuple[object, ...]:
+    """Its kind, its last word and the shapes of its tensors."""
+    word = next((part for part in reversed(leaf.place) if isinstance(part, str)), "")
+    return leaf.kind, word, [(name, info.torch_shape) for name, info in leaf.tensors.items()]
+
+
 def _of_frequencies(said: Setting, known: list[Fact], shape: tuple[int, ...]) -> Setting:
     """One frequency stands for two channels."""
     dim = next((fact for fact in known if fact.name.endswith("dim") and (fact.value // 2,) == shape), None)

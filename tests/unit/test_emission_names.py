@@ -148,6 +148,12 @@ def test_equal_layers_of_which_several_are_one_class_are_named_without_a_place()
     assert "class " in emit(infer(header(example), rulebook))
 
 
+def test_a_causal_tower_that_makes_one_vector_of_a_text_is_an_encoder() -> None:
+    text = emit(infer(find("patrickjohncyh/fashion-clip"), Rulebook()))
+    assert "self.text_model = TextEncoder(config)" in text
+    assert "class Decoder" not in text
+
+
 def test_a_block_whose_folder_holds_others_is_no_class_of_its_own() -> None:
     """The convolution behind EfficientNet's layers stands in the folder of the layers, which is not called after it."""
     rulebook = Rulebook()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import mapper
 from mapper.authoring.expectations import read_example
+from mapper.catalogue import find
 from mapper.emission import emit
+from mapper.inference import infer
 from mapper.rulebook.rulebook import Rulebook
 from tests.checkpoints import BERT, bert_shapes, write_bert
 
@@ -53,6 +55,12 @@ def emitted(family_name: str, at: int) -> str:
     architecture, _ = read_example(family.examples[at], family, rulebook)
     assert architecture is not None
     return emit(architecture)
+
+
+def test_what_nothing_reads_is_as_large_as_its_like_that_is_read() -> None:
+    text = emit(infer(find("google-t5/t5-small"), Rulebook()))
+    tables = [row.strip() for row in text.splitlines() if "self.relative_attention_bias = " in row]
+    assert tables == ["self.relative_attention_bias = nn.Embedding(config.buckets, config.heads)"] * 2
 
 
 def test_a_module_with_unread_tensors_below_stays_what_torch_has() -> None:
