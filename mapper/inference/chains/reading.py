@@ -29,7 +29,7 @@ from mapper.inference.chains.lookup import with_tables
 from mapper.inference.chains.network import Woven, woven_of
 from mapper.inference.chains.order import LAYERS, Order
 from mapper.inference.chains.other_blocks import is_other
-from mapper.inference.chains.residuals import Span, apart, branches_of, is_of
+from mapper.inference.chains.residuals import Home, Span, apart, apart_by_sizes, branches_of, is_of
 from mapper.inference.chains.square import with_kinds
 from mapper.inference.chains.stored import as_the_others
 from mapper.inference.chains.suspicion import is_doubtful
@@ -249,6 +249,23 @@ def _in_line(
     if in_lists_alike(elements):
         return None
     main, beside = apart(elements, words.shortcut)
+    left, more = apart_by_sizes(main)
+    if more and not more.keys() & beside.keys():
+        found = _with_branches(left, beside | more, rest, words, hints, keeps_order)
+        if found:
+            return found
+    return _with_branches(main, beside, rest, words, hints, keeps_order)
+
+
+def _with_branches(
+    main: Sequence[Element],
+    beside: Mapping[Home, Sequence[Element]],
+    rest: Sequence[Leaf],
+    words: ChainWords,
+    hints: Mapping[str, Any] | None,
+    keeps_order: bool,
+) -> Chain | None:
+    """The layers one after the other, and those beside them that lead to the sum at the end of their block."""
     found = in_order(main, words, keeps_order)
     if found and is_doubtful(found, words):
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from mapper.architecture import Place
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
 from mapper.inference.chains.links import MAPS, START, Data, Link, follow
-from mapper.inference.chains.naming import natural
+from mapper.inference.chains.naming import natural, number_of
 from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind
@@ -52,6 +52,58 @@ def apart(
         else:
             main.append(element)
     return main, beside
+
+
+def apart_by_sizes(elements: Sequence[Element]) -> tuple[list[Element], dict[Home, list[Element]]]:
+    """The same where no word says it: a convolution of one place from what its block reads to what that gives.
+
+    The other convolutions of the folder make that way, too, and none of them reads what it gives.
+    """
+    beside: dict[Home, list[Element]] = {}
+    for element in elements:
+        place = element.leaf.place
+        homes = [tuple(place[:at]) for at in (len(place) - 1, len(place) - 2) if at > 0]
+        home = next((home for home in homes if _goes_beside(element, elements, home)), None)
+        if home is not None:
+            own = [one for one in elements if one is element or _is_of_it(one, element, home, elements)]
+            beside.setdefault(home, []).extend(own)
+    taken = {id(one) for own in beside.values() for one in own}
+    return [one for one in elements if id(one) not in taken], beside
+
+
+def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> bool:
+    """Whether it leads from what all other convolutions of a folder read, one after the other, to what they give."""
+    folder = element.leaf.place[: len(home) + 1]
+    others = [one for one in elements if tuple(one.leaf.place[: len(home)]) == home and one.is_main]
+    others = sorted((one for one in others if one is not element), key=lambda one: natural(one.name))
+    if not _is_point(element) or element.inputs == element.outputs or len(others) < 2:
+        return False
+    if any(
+        one.group != CONVOLUTION or one.is_transposed or one.leaf.place[: len(folder)] == folder
+        for one in others
+    ):
+        return False
+    ways = [(element.inputs, others[0].inputs), (others[-1].outputs, element.outputs)]
+    ways += [(one.outputs, other.inputs) for one, other in pairwise(others)]
+    return all(one == other for one, other in ways) and any(set(one.kernel) != {1} for one in others)
+
+
+def _is_point(element: Element) -> bool:
+    return element.group == CONVOLUTION and set(element.kernel) == {1} and not element.is_transposed
+
+
+def _is_of_it(one: Element, element: Element, home: Home, elements: Sequence[Element]) -> bool:
+    """Whether a norm is of it: in a folder of its own, or called so, where each convolution has one."""
+    place, own = one.leaf.place, element.leaf.place
+    if one.is_main or tuple(place[: len(home)]) != home:
+        return False
+    if len(own) > len(home) + 1:
+        return place[: len(home) + 1] == own[: len(home) + 1]
+    inner = [each for each in elements if tuple(each.leaf.place[: len(home)]) == home]
+    each_has_one = len(inner) == 2 * sum(each.is_main for each in inner)
+    name, word = str(place[-1]), str(own[-1])
+    number = number_of(word)
+    return each_has_one and (word in name or (bool(number) and number_of(name) == number))
 
 
 def is_of(part: str | tuple[int, ...], words: Container[str]) -> bool:

@@ -1,0 +1,54 @@
+"""Networks as tutorials and their readers write them, under names of their own: what sizes show, and what must be asked."""
+
+import torch
+from torch import nn
+
+import mapper
+
+
+class Residual(nn.Module):
+    """Two convolutions, and beside them one of one place, which no name tells from a third."""
+
+    def __init__(self, inputs, outputs, stride=1, has_norm=False):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.conv3 = nn.Conv2d(inputs, outputs, 1, stride) if inputs != outputs else None
+        self.bn3 = nn.BatchNorm2d(outputs) if has_norm and self.conv3 else nn.Identity()
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+        return (y + (self.bn3(self.conv3(x)) if self.conv3 else x)).relu()
+
+
+def residual(has_norm=False):
+    """A network of lists in lists, with a pooling at the end of the first."""
+    stem = nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    stages = [nn.Sequential(Residual(4, 4)), nn.Sequential(Residual(4, 6, 2, has_norm), Residual(6, 6))]
+    end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)]
+    return nn.ModuleDict({"net": nn.Sequential(stem, *stages, *end)}).eval()
+
+
+RESIDUAL = {
+    "chain.stride": 1, "net.2.0.conv1:chain.stride": 2, "chain.padding": "half", "chain.activation": "relu",
+    "chain.activation_before_norm": False, "chain.residual": "before_activation", "chain.reduction": "mean",
+    "chain.output": "none", "chain.pooling": "none", "net.0.1:chain.pooling": "max_3_2_1",
+}  # fmt: skip
+
+
+def test_a_convolution_of_one_place_from_what_a_block_reads_to_what_it_gives_stands_beside_it():
+    for has_norm in (False, True):
+        torch.manual_seed(0)
+        model, x = residual(has_norm), torch.randn(2, 3, 9, 9)
+        built = mapper.build(model.state_dict(), hints=RESIDUAL)
+        torch.testing.assert_close(built(x).output, model["net"](x))
+
+
+def test_two_arms_of_equal_width_that_are_read_together_are_no_sum():
+    arms = {"one": nn.Conv2d(4, 8, 1), "three_a": nn.Conv2d(4, 6, 1), "three_b": nn.Conv2d(6, 8, 3)}
+    stem, out = nn.Conv2d(3, 4, 3), nn.Conv2d(16, 4, 3)
+    model = nn.ModuleDict({"stem": stem, "mix": nn.ModuleDict(arms), "out": out, "fc": nn.Linear(4, 2)})
+    found = mapper.inspect(model.state_dict()).architecture
+    assert "mix.three_a" in {each.at for each in found.questions if each.fact == "chain.reads"}
