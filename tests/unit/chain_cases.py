@@ -116,7 +116,7 @@ CASES = {
     "causal": (
         causal,
         {
-            **RELU, **PLAIN, "chain.padding": "causal", "network.1:chain.dilation": 2, "chain.pooling": "none",
+            **RELU, **PLAIN, "chain.padding": "causal", "chain.dilation": 1, "network.1:chain.dilation": 2, "chain.pooling": "none",
             "chain.reduction": "last", "chain.residual": "between_activations",
         },
     ),

@@ -239,7 +239,7 @@ def test_layers_under_two_names_are_asked_about():
     block.net = nn.Sequential(block.conv1, nn.ReLU(), block.conv2)
     model = nn.ModuleDict({"network": nn.ModuleList([block]), "linear": nn.Linear(4, 2)})
     assert "chain.twice" in {each.fact for each in mapper.inspect(model.state_dict()).architecture.questions}
-    answers = {**RELU, **PLAIN, "chain.padding": "causal", "chain.pooling": "none", "chain.reduction": "last", "chain.residual": "between_activations"}  # fmt: skip
+    answers = {**RELU, **PLAIN, "chain.padding": "causal", "chain.dilation": 1, "chain.pooling": "none", "chain.reduction": "last", "chain.residual": "between_activations"}  # fmt: skip
     x = torch.randn(2, 1, 9)
     found = block.conv1(nn.functional.pad(x, (2, 0))).relu()
     found = (block.conv2(nn.functional.pad(found, (2, 0))).relu() + block.downsample(x)).relu()

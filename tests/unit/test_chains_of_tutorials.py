@@ -1,6 +1,7 @@
 """Networks as tutorials and their readers write them, under names of their own: what sizes show, and what must be asked."""
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import mapper
@@ -52,3 +53,40 @@ def test_two_arms_of_equal_width_that_are_read_together_are_no_sum():
     model = nn.ModuleDict({"stem": stem, "mix": nn.ModuleDict(arms), "out": out, "fc": nn.Linear(4, 2)})
     found = mapper.inspect(model.state_dict()).architecture
     assert "mix.three_a" in {each.at for each in found.questions if each.fact == "chain.reads"}
+
+
+def test_what_stands_at_the_end_of_a_list_in_a_list_is_asked():
+    """That `net.0.1` comes before `net.1.0` shows nothing: a pooling has no tensors."""
+    found = mapper.inspect(residual().state_dict()).architecture
+    (asked,) = [each for each in found.questions if each.fact == "chain.pooling"]
+    assert "net.0.1" in asked.at
+
+
+def test_how_far_apart_a_causal_convolution_reads_is_asked():
+    """A temporal convolutional network doubles it with each block (paper 1803.01271), and nothing stored shows it."""
+    model = nn.ModuleDict({"network": nn.Sequential(nn.Conv1d(2, 4, 3), nn.Conv1d(4, 4, 3))})
+    answers = {"chain.stride": 1, "chain.activation": "relu", "chain.pooling": "none", "chain.output": "none"}
+    asked = mapper.inspect(
+        model.state_dict(), hints={**answers, "chain.padding": "causal"}
+    ).architecture.questions
+    assert "chain.dilation" in {each.fact for each in asked}
+    told = {**answers, "chain.padding": "causal", "chain.dilation": 1, "network.1:chain.dilation": 2}
+    x = torch.randn(1, 2, 9)
+    y = model["network"][0](F.pad(x, (2, 0))).relu()
+    wanted = F.conv1d(F.pad(y, (4, 0)), model["network"][1].weight, model["network"][1].bias, dilation=2)
+    torch.testing.assert_close(mapper.build(model.state_dict(), hints=told)(x).output, wanted)
+
+
+def test_the_input_of_an_encoder_comes_before_that_of_its_decoder():
+    parts = {
+        name: nn.ModuleDict({"embedding": nn.Embedding(rows, 3), "rnn": nn.GRU(3, 4, batch_first=True)})
+        for name, rows in (("encoder", 9), ("decoder", 8))
+    }
+    answers = {"decoder.rnn:chain.state": "encoder.rnn", "chain.positions": "all", "chain.output": "none"}
+    built = mapper.build(nn.ModuleDict(parts).state_dict(), hints=answers)
+    source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
+    encoder, decoder = parts["encoder"], parts["decoder"]
+    _, state = encoder["rnn"](encoder["embedding"](source))
+    torch.testing.assert_close(
+        built(source, target).output, decoder["rnn"](decoder["embedding"](target), state)[0]
+    )

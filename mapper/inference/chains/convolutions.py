@@ -137,7 +137,7 @@ def _forward(
     stride_text = answers.find(leaf, "chain.stride", usual=usual or (_POINT if is_point else None))
     padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else padding)
     is_dilated = is_alike or any(is_of(part, answers.words.dilated) for part in leaf.place)
-    is_dilated = is_dilated and not is_point
+    is_dilated = (is_dilated or padding_text == "causal") and not is_point  # as in a TCN (1803.01271)
     dilation_text = answers.find(leaf, "chain.dilation", default=None if is_dilated else _PLAIN)
     dilation = _sizes(answers, element, "chain.dilation", dilation_text or "1")
     if stride_text is None or padding_text is None or dilation_text is None:

@@ -53,9 +53,14 @@ def is_code(links: Sequence[Link], at: int, ranks: Mapping[str, int]) -> bool:
 
 
 def _outside(one: Place, other: Place, places: Sequence[Place]) -> int | None:
-    """How many numbers are missing between the folders of two layers, where some are in that list."""
+    """How many numbers are missing between the folders of two layers, where some are in that list.
+
+    Behind the last layer of a folder that is a list itself, more may stand in that folder: nothing shows it.
+    """
     depth = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
     if depth is None or not (Place(one[: depth + 1]).is_element and Place(other[: depth + 1]).is_element):
+        return None
+    if len(one) > depth + 1 and one.is_element:
         return None
     folder, ends = one[:depth], [Place(each[: depth + 1]) for each in (one, other)]
     numbered = [Place(place[: depth + 1]) for place in places if place[:depth] == folder]

@@ -231,7 +231,7 @@ class Weaving:
     def _runs(self, reads: Mapping[str, str]) -> list[Run]:
         """The layers, those that nothing parts together, each behind what it reads."""
         runs: dict[str, Run] = {}
-        left = list(self.nodes)
+        left = self._givers_first()
         while left:
             ready = [
                 node
@@ -257,6 +257,16 @@ class Weaving:
             else:
                 runs[node.name] = Run([node])
         return list({id(run): run for run in runs.values()}.values())
+
+    def _givers_first(self) -> list[Node]:
+        """All layers, those first of which a state comes that another begins with: an encoder's input is the first."""
+        before, waiting = set[str](), [name for name in self.begins.values() if name]
+        while waiting:
+            name = waiting.pop()
+            if name in self.by_name and name not in before:
+                before.add(name)
+                waiting += names_in(self.texts.get(name, ""))
+        return sorted(self.nodes, key=lambda node: node.name not in before)
 
     def _needs(self, node: Node) -> tuple[str, ...]:
         """The layers that come before one: those that it reads, and that whose last state it begins with."""
