@@ -82,11 +82,11 @@ def test_the_input_of_an_encoder_comes_before_that_of_its_decoder():
         name: nn.ModuleDict({"embedding": nn.Embedding(rows, 3), "rnn": nn.GRU(3, 4, batch_first=True)})
         for name, rows in (("encoder", 9), ("decoder", 8))
     }
+    parts["decoder"]["out"] = nn.Linear(4, 5)
     answers = {"decoder.rnn:chain.state": "encoder.rnn", "chain.positions": "all", "chain.output": "none"}
     built = mapper.build(nn.ModuleDict(parts).state_dict(), hints=answers)
     source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
     encoder, decoder = parts["encoder"], parts["decoder"]
     _, state = encoder["rnn"](encoder["embedding"](source))
-    torch.testing.assert_close(
-        built(source, target).output, decoder["rnn"](decoder["embedding"](target), state)[0]
-    )
+    wanted = decoder["out"](decoder["rnn"](decoder["embedding"](target), state)[0])
+    torch.testing.assert_close(built(source, target).output, wanted)
