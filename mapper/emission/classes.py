@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -311,6 +312,23 @@ class Drafts:
 
     def container_items(self, draft: Draft, folder: Folder) -> str:
         """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
+        raise NotImplementedError
+
+    def count(self, draft: Draft, folder: Folder, number: int) -> str:
+        """How many elements a list has: by the list or the size that says so, or as a number."""
+        listed = self.lengths.get(folder.place)
+        if listed is not None and len(listed.value) == number:
+            symbol = draft.symbol(listed, word_of(folder))
+            node = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
+            return draft.place(Argument(f"{word_of(folder)}_count", number, node, {symbol: listed}))
+        fact = self.counts.get(folder.place)
+        if fact is None or fact.value != number:
+            return draft.place(Argument(f"{word_of(folder)}_count", number))
+        symbol = draft.symbol(fact, word_of(folder))
+        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+    def each(self, draft: Draft, folder: Folder, name: str, arguments: list[Argument]) -> str:
+        """The values of one parameter, an element's each."""
         raise NotImplementedError
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
 from mapper.architecture import Fact, Leaf
-from mapper.emission.classes import NAME_CLOSE, Drafts, named_place, word_of
+from mapper.emission.classes import NAME_CLOSE, named_place, word_of
 from mapper.emission.config_class import symbol_name
 from mapper.emission.drafts import Argument, Draft
 from mapper.emission.expressions import literal
@@ -31,6 +31,7 @@ from mapper.emission.rolled import (
     same_argument,
     split_marks,
 )
+from mapper.emission.rounds import InRounds
 from mapper.emission.runs import COUNT
 from mapper.emission.settings import INDEX
 from mapper.emission.stages import INPUTS, WIDTHS
@@ -40,7 +41,7 @@ ELEMENT = "layer"  # what a loop over runs calls each of their layers
 
 
 @dataclass(eq=False)
-class Classes(Drafts):
+class Classes(InRounds):
     """The classes of a module tree, with all that their lists hold."""
 
     def container_items(self, draft: Draft, folder: Folder) -> str:
@@ -49,6 +50,13 @@ class Classes(Drafts):
             return self.sequence(draft, folder)
         if alike := self.alike(draft, folder):
             return alike
+        if rounds := self.in_rounds(draft, folder):
+            pairs = self.pairs(draft, folder)
+            return "{" + ", ".join([*pairs[: rounds[0].start], rounds[1], *pairs[rounds[0].end :]]) + "}"
+        return "{" + ", ".join(self.pairs(draft, folder)) + "}"
+
+    def pairs(self, draft: Draft, folder: Folder) -> list[str]:
+        """What stands in the brackets of nn.ModuleDict, a child each."""
         pairs = []
         for key, child in folder.children.items():
             if isinstance(key, tuple) and len(key) > 1 and key == tuple(range(len(key))):
@@ -61,7 +69,7 @@ class Classes(Drafts):
                 pairs.append(
                     f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}"
                 )
-        return "{" + ", ".join(pairs) + "}"
+        return pairs
 
     def alike(self, draft: Draft, folder: Folder) -> str:
         """Children of one class and with the same values, by the numbers in their names; empty where they differ."""
@@ -340,6 +348,9 @@ class Classes(Drafts):
             if entry := self.stages.entries.get(id(facts[0])):
                 first = ast.Name(draft.symbol(entry, word_of(folder)))
                 symbols[first.id] = entry
+            elif (before := facts[0]) is not None:
+                first = ast.Name(draft.followed(before, arguments[0].hint))
+                symbols[first.id] = before
             node = ast.List([first, ast.Starred(ast.Subscript(node, but_last))])
         return draft.place(Argument(symbol, values, node, symbols))
 
@@ -476,15 +487,3 @@ class Classes(Drafts):
                     node = ast.BinOp(node, ast.Sub(), ast.Constant(1))
                 return draft.place(Argument(symbol, number, node, {symbol: fact}))
         return ""
-
-    def count(self, draft: Draft, folder: Folder, number: int) -> str:
-        listed = self.lengths.get(folder.place)
-        if listed is not None and len(listed.value) == number:
-            symbol = draft.symbol(listed, word_of(folder))
-            node = ast.Call(ast.Name("len"), [ast.Name(symbol)], [])
-            return draft.place(Argument(f"{word_of(folder)}_count", number, node, {symbol: listed}))
-        fact = self.counts.get(folder.place)
-        if fact is None or fact.value != number:
-            return draft.place(Argument(f"{word_of(folder)}_count", number))
-        symbol = draft.symbol(fact, word_of(folder))
-        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))

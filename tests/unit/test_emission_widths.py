@@ -10,6 +10,7 @@ from mapper.catalogue import find
 from mapper.emission import emit
 from mapper.emission.expressions import expression
 from mapper.emission.rolled import padding_text, period, repeated
+from mapper.emission.rounds import Rounds, rounds_of
 from mapper.inference import infer
 from mapper.rulebook.examples import header, is_near_miss
 from tests.shipped import RULEBOOK
@@ -30,12 +31,29 @@ def sizes_and_code(name: str) -> tuple[dict[str, str], str]:
     return fields, text.partition("class Output:")[2]
 
 
-def test_the_channels_of_a_codec_are_a_list_that_every_unit_reads() -> None:
-    fields, code = sizes_and_code("encodec")
+def test_the_units_of_a_codec_are_a_loop_over_its_channels() -> None:
+    fields, code = sizes_and_code("facebook/encodec_24khz")
     channels = ast.literal_eval(fields["wave_encoder_channels"])
-    assert len(channels) > 1
-    for at in range(len(channels)):
-        assert f"config.wave_encoder_channels[{at}]" in code
+    assert len(channels) == len(ast.literal_eval(fields["wave_encoder_strides"])) + 1
+    loop = code[code.index("for index, channels, inner_channels, out_channels, stride, kernel in zip(") :]
+    assert "range(1, 13, 3)," in loop
+    assert loop.index("config.wave_encoder_channels[:-1]") < loop.index("config.wave_encoder_channels[1:]")
+    assert "(index, WaveEncoderUnits(channels=channels, out_channels=inner_channels))" in loop
+
+
+@pytest.mark.parametrize(
+    ("kinds", "numbers", "found"),
+    [
+        ([9, 1, 2, 1, 2, 1, 2, 3], [0, 1, 3, 4, 6, 7, 9, 10], Rounds(1, 2, 3, 3)),
+        ([1, 2, 1, 2], [0, 1, 2, 3], None),  # few
+        ([1, 2, 1, 2, 1, 2], [0, 1, 2, 3, 4, 9], None),  # not as far from each other
+        ([1, 2, 1, 2, 1, None], [0, 1, 2, 3, 4, 5], None),  # of one nothing is known
+    ],
+)
+def test_the_same_classes_so_many_numbers_behind_each_other_are_rounds(
+    kinds: list[int | None], numbers: list[int], found: Rounds | None
+) -> None:
+    assert rounds_of(kinds, numbers) == found
 
 
 @pytest.mark.parametrize(
@@ -46,7 +64,11 @@ def test_the_channels_of_a_codec_are_a_list_that_every_unit_reads() -> None:
             "output_size",
             "nn.Linear(config.projector_size, config.text_hidden_size)",
         ),
-        ("encodec", "per_group", "out_channels=config.code_size"),  # rows of codes, by an operation's words
+        (
+            "facebook/encodec_24khz",
+            "per_group",
+            "out_channels=config.code_size",
+        ),  # rows of codes, by an operation's words
         ("google/fnet-base", "embedding_size", "nn.Linear(config.hidden_size, config.hidden_size)"),  # tied
         ("jonatasgrosman/wav2vec2-large-xlsr-53-russian", "feature_size", "nn.LayerNorm(config.out_channels"),
     ],
