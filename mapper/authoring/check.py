@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mapper.authoring.dropout import check_dropout
 from mapper.authoring.expectations import read_example
 from mapper.authoring.found import FileCheck
 from mapper.authoring.pairs import pairs
 from mapper.authoring.passed import Passed
 from mapper.errors import MapperError, RuleError, shorten
 from mapper.rulebook.dropout import KIND as DROPOUT
-from mapper.rulebook.dropout import check_dropout
 from mapper.rulebook.examples import (
     FAMILIES,
     FOLDER,

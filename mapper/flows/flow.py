@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mapper._dataclass import dataclass
 from mapper.flows.language import (
@@ -90,9 +91,12 @@ def parse_flow(rule: FlowRule, shared: bool = False) -> Flow:
     return Flow(rule, tuple(without_words(statements)), tuple(statements))
 
 
+_parsed: WeakKeyDictionary[Rulebook, dict[str, Flow]] = WeakKeyDictionary()  # each rule set's, while it lives
+
+
 def flow_of(rulebook: Rulebook, name: str) -> Flow:
     """A flow of the rulebook, parsed once: whoever changes statements changes copies."""
-    parsed = rulebook.parsed
+    parsed = _parsed.setdefault(rulebook, {})
     if name not in parsed:
         parsed[name] = parse_flow(rulebook.flows[name])
     return parsed[name]

@@ -300,7 +300,7 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
     said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
     without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
     leaves = list(leaves)
-    lacking = [
+    lacking: list[str] = [
         _missing(leaf.place, "bias", f"every {family.name} has it")
         for leaf in leaves
         if leaf.role is not None

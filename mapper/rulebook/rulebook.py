@@ -14,7 +14,6 @@ from mapper.rulebook.index import FamilyEntry, FlowTable, family_entries, flow_t
 from mapper.rulebook.shelf import Shelf, found
 
 if TYPE_CHECKING:
-    from mapper.flows.flow import Flow
     from mapper.rulebook.chain import ChainWords
     from mapper.rulebook.composites import Composites
     from mapper.rulebook.dropout import DropoutRule
@@ -60,7 +59,6 @@ class Rulebook:
     def __init__(self, extra_dirs: Iterable[Path | str] = (), kinds: Iterable[str] = KINDS):
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
-        self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
         self.paired: dict[
             str, list[FlowRule]
         ] = {}  # topic -> flows that drafts have put together of its steps

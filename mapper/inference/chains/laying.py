@@ -253,5 +253,4 @@ def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:
     entry = FlowEntry(0, list(rule.needs), [], False, [], {}, [], [])
     made.__dict__["flows"] = FlowTable({rule.name: entry}, lambda _: rule)
     made.__dict__["flow_facts"] = rulebook.flow_facts
-    made.parsed = {}
     return made

@@ -34,7 +34,7 @@ from mapper.checkpoint import Adapted, Checkpoint, TensorInfo
 from mapper.emission.caching import ANNOTATIONS
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.flows import arithmetic
-from mapper.flows.flow import Flow, parse_flow
+from mapper.flows.flow import parse_flow
 from mapper.flows.language import parse_expression
 from mapper.operations import OLDEST, VERSION
 from mapper.rulebook.facts import ActivationRule
@@ -64,14 +64,13 @@ _FAMILY = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{0,64}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is a rule set of its own
 class Resolved:
     """The rules that one architecture uses, as far as emission reads them."""
 
     flows: dict[str, FlowRule]
     activations: dict[str, ActivationRule]
     inputs: dict[str, Any] = field(default_factory=dict)  # those of a cache are among the architecture's own
-    parsed: dict[str, Flow] = field(default_factory=dict)  # flows whose body was parsed already
 
 
 def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
