@@ -14,7 +14,7 @@ from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.members import DIRECTIONS, LENGTHS, UNDIVIDED
 from mapper.naming.vocabulary import in_region, pattern_words
-from mapper.rulebook.complete import ROOT, lacking, lesser
+from mapper.rulebook.complete import ROOT, holds, lacking, lesser
 from mapper.rulebook.elements import Words, spelled
 from mapper.rulebook.families import Family
 from mapper.rulebook.vocabulary import Region
@@ -57,9 +57,14 @@ _TENSORS = (
 )  # what equal modules of two layers both have or both lack
 
 
-def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
-    """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
-    lacking = lacking_patterns(family, names, model_type)
+def lacking_names(
+    family: Family, names: Names, model_type: str | None, without: Iterable[str] = ()
+) -> list[str]:
+    """A line for the patterns of a family that do not occur though every checkpoint of it has them.
+
+    Of a tower, the whole may say that it is `without` some.
+    """
+    lacking = [name for name in lacking_patterns(family, names, model_type) if name not in {*without}]
     return [_has_no(lacking, family)] if lacking else []
 
 
@@ -94,7 +99,7 @@ def lacking_of_examples(
 
     What `without` says may be missing; what is `elsewhere` is of towers that other families read.
     """
-    may_be_missing = _may_be_missing(without, elsewhere)
+    may_be_missing = _may_be_missing(family, without, elsewhere)
     every = lacking(family.complete, names.tensors(), family.recognise)
     missed = [path for path in every if not may_be_missing(path)]
     return [_has_no(map(spelled, missed), family)] if missed else []
@@ -111,7 +116,7 @@ def lesser_elements(
 
     Beside what may be missing anywhere some may lack what is `varying`, as folded paths.
     """
-    anywhere = _may_be_missing(without, elsewhere)
+    anywhere = _may_be_missing(family, without, elsewhere)
     paths = lesser(
         family.complete,
         names.tensors(),
@@ -123,19 +128,22 @@ def lesser_elements(
     ]
 
 
-def _may_be_missing(without: Iterable[str], elsewhere: Iterable[Region]) -> Callable[[Words], bool]:
+def _may_be_missing(
+    family: Family, without: Iterable[str], elsewhere: Iterable[Region]
+) -> Callable[[Words], bool]:
     """Whether a path, which may be a folder, is what a pattern means, or stands elsewhere."""
     optional, others = [pattern_words(pattern) for pattern in without], list(elsewhere)
     return lambda path: (
-        any(_is_of(path, words) for words in optional) or any(in_region(region, path) for region in others)
+        any(ends(path, words) for words in optional)
+        or _holds_alone(family, path, optional)
+        or any(in_region(region, path) for region in others)
     )
 
 
-def _is_of(path: Words, optional: Sequence[str]) -> bool:
-    """Whether a path is what a pattern means, or the folder that holds it alone: a bias never stands alone."""
-    if ends(path, optional):
-        return True
-    return len(optional) > 1 and optional[-1] != "bias" and ends(path, optional[:-1])
+def _holds_alone(family: Family, folder: Words, optional: Iterable[Sequence[str]]) -> bool:
+    """Whether a folder has nothing in the examples but what patterns mean, and its bias: that never stands alone."""
+    own = {words[-1] for words in optional if len(words) > 1 and ends(folder, words[:-1])} - {"bias"}
+    return bool(own) and holds(family.complete, folder) <= own | {"bias"}
 
 
 def may_lack(

@@ -34,7 +34,9 @@ def _find_gaps_of(part: Checked, case: Case, outline: Outline, doubts: Doubts) -
     """What a family says that every checkpoint of it has, and this one has not."""
     family, config = part.family, outline.facts.config
     model_type, fields = part.model_type or config.model_type, config.part(part.folder)
-    doubts.other(lacking_names(family, part.names, model_type))
+    whole = case.families.whole
+    left = whole.optional if part.folder and whole else ()
+    doubts.other(lacking_names(family, part.names, model_type, left))
     if not part.folder:
         own = [scope for scope in outline.every() if case.judges(scope.block.home)]
         doubts.other(lacking_kept_roles(family, own))

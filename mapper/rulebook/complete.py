@@ -201,6 +201,14 @@ def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Ite
                     yield (*(() if side else home), *folder, word)
 
 
+def holds(made: Made, folder: Words) -> set[str]:
+    """What a folder has in any of the examples, wherever that of the family stands; nothing of one that is in none."""
+    tables = [made.inside, made.outside, *made.of_types.values()]
+    names = (spelled(folder[at:]) for at in range(len(folder)))
+    found = ({word for table in tables for word in table.get(name, ())} for name in names)
+    return next(filter(None, found), set())
+
+
 def lesser(
     made: Made, paths: Sequence[Words], recognise: Sequence[str], may_lack: Callable[[Words], bool]
 ) -> Iterator[Words]:

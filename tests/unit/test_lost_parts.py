@@ -52,3 +52,38 @@ def test_an_image_is_made_as_large_as_the_config_says(words: str, lost: str) -> 
     assert infer(known, RULEBOOK).reading == "exact"
     with suppress(MapperError):
         assert infer(without(known, lost), RULEBOOK).reading == "skeleton"
+
+
+@pytest.mark.parametrize(
+    ("family", "words", "lost"),
+    [
+        ("groupvit", "", "pre_assign_attn.attn."),  # a buffer of other models is called attn.masked_bias
+        ("axk1", "", "post_mlp_layernorm"),
+        ("aria", "queries for sixteen", "multihead_attn.in_proj_"),
+        ("florence2", "", "image_proj_norm.bias"),
+        ("d_fine", "projected maps", "model.decoder_input_proj."),  # the decoder is wider than the maps
+    ],
+)
+def test_what_all_layers_lost_is_missed(family: str, words: str, lost: str) -> None:
+    known = example(family, words)
+    assert infer(known, RULEBOOK).reading == "exact"
+    with suppress(MapperError):
+        assert infer(without(known, lost), RULEBOOK).reading == "skeleton"
+
+
+def test_a_norm_of_experts_that_dense_layers_store_is_not_read() -> None:
+    """Files of A.X-K1 have it in all layers; it stood in the forward of dense ones, too."""
+    known = example("axk1")
+    info = known.tensors["model.layers.1.post_mlp_layernorm.weight"]
+    more = "model.layers.0.post_mlp_layernorm.weight"
+    read = infer(replace(known, tensors={**known.tensors, more: info}), RULEBOOK)
+    assert read.reading == "exact"
+    assert read.unused == [(more, "experts alone have a norm after them")]
+    assert infer(known, RULEBOOK).unused == []
+
+
+def test_a_whole_says_what_the_family_of_its_tower_has_and_it_has_not() -> None:
+    """KIMI K2.5's texts are read as A.X-K1's, without the norms after experts."""
+    read = infer(example("kimi_k25"), RULEBOOK)
+    assert read.reading == "exact"
+    assert read.towers["text"] == "axk1"
