@@ -204,7 +204,11 @@ def broken_promises(
             continue
         promised = _asks(said)
         for pattern in patterns:
-            if promised and not names.has(pattern):
+            if (
+                promised
+                and not names.has(pattern)
+                and all(map(names.has, family.present_beside.get(pattern, ())))
+            ):
                 lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
             if not promised and names.has(pattern):
                 extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")

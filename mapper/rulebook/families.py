@@ -44,6 +44,9 @@ class Family:
     present_if_of: dict[
         str, dict[str, tuple[str, ...]]
     ]  # model_type -> the same, where it differs for that type
+    present_beside: dict[
+        str, tuple[str, ...]
+    ]  # pattern -> patterns without which no field of the config says that it is there
     unbiased: (
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
@@ -146,6 +149,7 @@ _TABLES = (
     "implies",
     "implies_of",
     "present_if_of",
+    "present_beside",
     "requires_of",
     "towers",
     "reads_as",

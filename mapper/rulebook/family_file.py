@@ -33,6 +33,7 @@ class Needed:
     roles: list[str] = field(default_factory=list)
     implies: dict[str, list[str]] = field(default_factory=dict)
     present_if: dict[str, list[str]] = field(default_factory=dict)
+    present_beside: dict[str, list[str]] = field(default_factory=dict)
     varies: list[str] = field(default_factory=list)
     optional: list[str] = field(default_factory=list)
     is_biased: bool = False
@@ -63,8 +64,14 @@ class Needed:
     def _leave(self, fields: Fields, row: str, said: Any) -> None:
         if row == ROLE:
             self.varies += fields.inner(fields.data["optional"], "optional").words(row)
-        else:
-            names = said if isinstance(said, list) else [said]
+            return
+        if isinstance(said, dict):
+            inner = fields.inner(said, "optional", row)
+            beside = [name for text in inner.words("beside") for name in patterns(text)]
+            self.present_beside |= dict.fromkeys(patterns(row), beside)
+            said = inner.need("config")
+            inner.done(("config", "beside"))
+        if names := said if isinstance(said, list) else [said]:
             if None in names:
                 self.optional += patterns(row)
             for name in names:
@@ -124,6 +131,7 @@ def read_family(document: Document) -> Family:
         implies=_frozen(needed.implies),
         implies_of={name: _frozen(own.implies) for name, own in of_types.items() if own.implies},
         present_if=_frozen(needed.present_if),
+        present_beside=_frozen(_beside((needed, *of_types.values()))),
         present_if_of={name: _frozen(own.present_if) for name, own in of_types.items() if own.present_if},
         unbiased=_unbiased(needed.optional) if needed.is_biased else None,
         optional=tuple(needed.optional),
@@ -317,6 +325,10 @@ def _lists(fields: Fields, key: str, only_if_there: bool = False) -> dict[str, t
         if not items or not all(isinstance(item, str) for item in items):
             fields.fail("expected a text, or a list of texts", key, name)
     return found
+
+
+def _beside(every: Iterable[Needed]) -> dict[str, list[str]]:
+    return {pattern: names for needed in every for pattern, names in needed.present_beside.items()}
 
 
 def _unbiased(optional: list[str]) -> tuple[str, ...]:

@@ -197,3 +197,20 @@ def test_what_every_example_has_in_a_folder_is_missed_and_a_head_of_another_kind
 def test_one_example_does_not_show_what_may_be_missing() -> None:
     made = made_of([("tale", ["layers.0.a.weight", "pool.x"])], ["{root}.layers.{n}.a"])
     assert (made.inside, made.outside) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("names", "value", "lines"),
+    [("layers.0.gate", 1, 1), ("layers.0.gate", 0, 0), ("layers.0.up", 1, 0)],
+)
+def test_a_field_may_say_something_only_beside_what_else_is_there(names: str, value: int, lines: int) -> None:
+    """How many experts are shared is nothing of a model without experts."""
+    found = family(
+        TALE.partition("\ntypes:")[0]
+        + "\noptional: {shared.up: {config: [shared, shared_old], beside: layers.0.gate}}\n"
+    )
+    assert found.present_beside == {"shared.up": ("layers.0.gate",)}
+    assert found.present_if == {"shared": ("shared.up",), "shared_old": ("shared.up",)}
+    tree = grow({f"{names}.weight": TensorInfo((2, 2), "F32")})
+    lacking, extra = broken_promises(found, {"shared": value}, Names(tree))
+    assert (len(lacking), extra) == (lines, [])

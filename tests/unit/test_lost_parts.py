@@ -57,6 +57,9 @@ def test_an_image_is_made_as_large_as_the_config_says(words: str, lost: str) -> 
 @pytest.mark.parametrize(
     ("family", "words", "lost"),
     [
+        ("deepseek", "one map for queries", "shared_experts."),  # as many as the config says, beside experts
+        ("ernie4_5_moe", "a shared expert", "shared_experts."),
+        ("glm4_moe", "old config fields", "shared_experts."),
         ("groupvit", "", "pre_assign_attn.attn."),  # a buffer of other models is called attn.masked_bias
         ("axk1", "", "post_mlp_layernorm"),
         ("aria", "queries for sixteen", "multihead_attn.in_proj_"),
