@@ -11,6 +11,7 @@ from mapper.architecture import EVIDENCE, Fact, Leaf
 from mapper.errors import ArchitectureError, shorten
 from mapper.flows.flow import Flow
 from mapper.inference.asking import Asked
+from mapper.inference.completeness import lacking_biases
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
@@ -252,7 +253,7 @@ class Filler:
         known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:
             leaf.kind = self.settle(scope, KIND, known).value
-        elif doubt and not self._know(scope, _EPS):
+        elif doubt and not self._know(scope, _EPS, leaf):
             self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)
@@ -263,11 +264,15 @@ class Filler:
         """Whether neither a family has the names of a part nor a listed type is like it: somebody wrote it."""
         return self.facts.families.whole is None and not (self.twins and self.twins.of(scope))
 
-    def _know(self, scope: Scope, name: str) -> bool:
-        """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""
+    def _know(self, scope: Scope, name: str, leaf: Leaf) -> bool:
+        """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean.
+
+        One whose norms all have a bias knows nothing of those without.
+        """
         # what any unlisted type may have is not what the listed one knows itself
         anyones = {rule.place for rule in self.facts.declared.unlisted.get(name, ())}
         twins = self.twins.of(scope) if self.twins else []
+        twins = [twin for twin in twins if not lacking_biases(twin.family, [leaf])]
         said = [twin.facts.get(scope, name) for twin in twins]
         return any(known and known.evidence == "config" and known.rule not in anyones for known in said)
 

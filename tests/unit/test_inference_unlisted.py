@@ -450,3 +450,13 @@ def test_stored_angles_are_believed_where_names_go_with_a_whole_head() -> None:
     config = {**(LLAMA.config or {}), "model_type": "unheard_of", "rope_theta": 10000.0}
     source = Checkpoint("x", "manifest", {**LLAMA.tensors, **angles}, config)
     assert set(facts(infer(source, RULEBOOK, hints=ANSWERS), "rotary.dim")) == {8}
+
+
+def test_types_whose_norms_all_have_a_bias_say_nothing_of_norms_without() -> None:
+    """GPT-2's names with scales alone may be of norms that keep the mean: its family knows the field of their epsilon."""
+    example = header(next(family for family in RULEBOOK.families if family.name == "gpt2").examples[0])
+    norms = ("ln_1.bias", "ln_2.bias", "ln_f.bias")
+    tensors = {name: info for name, info in example.tensors.items() if not name.endswith(norms)}
+    config = {**(example.config or {}), "model_type": "unheard_of", "layer_norm_epsilon": 1e-5}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert "norm.kind" in {question.fact for question in made.questions}
