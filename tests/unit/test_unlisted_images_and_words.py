@@ -82,3 +82,11 @@ def test_what_is_projected_and_stands_nowhere_among_the_words_is_no_model() -> N
         HintError, match="root at '' computes 'image_features', which nothing inside it reads"
     ):
         infer(found, RULEBOOK, hints={f"{text}:features": None})
+
+
+def test_what_joins_towers_has_no_token_of_images_by_the_default_of_its_words() -> None:
+    """A family of words that images stand among has a default id of its own whole."""
+    found = first_example("cosmos3_omni")
+    config = {name: value for name, value in (found.config or {}).items() if name != "image_token_id"}
+    made = infer(replace(found, config={**config, "model_type": "unheard_of"}), RULEBOOK)
+    assert "features.image_id" in {question.fact for question in made.questions}
