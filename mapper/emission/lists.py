@@ -50,15 +50,21 @@ class Classes(InRounds):
             return self.sequence(draft, folder)
         if alike := self.alike(draft, folder):
             return alike
-        if rounds := self.in_rounds(draft, folder):
-            pairs = self.pairs(draft, folder)
-            return "{" + ", ".join([*pairs[: rounds[0].start], rounds[1], *pairs[rounds[0].end :]]) + "}"
-        return "{" + ", ".join(self.pairs(draft, folder)) + "}"
+        items = [*folder.children.items()]
+        rounds = self.in_rounds(draft, folder)
+        if rounds is None:
+            pairs = self.pairs(draft, folder, items)
+        else:
+            before, behind = items[: rounds[0].start], items[rounds[0].end :]
+            pairs = [*self.pairs(draft, folder, before), rounds[1], *self.pairs(draft, folder, behind)]
+        return "{" + ", ".join(pairs) + "}"
 
-    def pairs(self, draft: Draft, folder: Folder) -> list[str]:
-        """What stands in the brackets of nn.ModuleDict, a child each."""
+    def pairs(
+        self, draft: Draft, folder: Folder, items: list[tuple[str | tuple[int, ...], Folder | Leaf]]
+    ) -> list[str]:
+        """What stands in the brackets of nn.ModuleDict for these children."""
         pairs = []
-        for key, child in folder.children.items():
+        for key, child in items:
             if isinstance(key, tuple) and len(key) > 1 and key == tuple(range(len(key))):
                 each = f"str({INDEX}): {self.child(draft, child, 'item_0')}"
                 draft.loops.add(INDEX)

@@ -42,7 +42,8 @@ def rounds_of(kinds: Sequence[object], numbers: Sequence[int | None]) -> Rounds 
         rounds
         for period in range(2, _MOST + 1)
         for start in range(len(kinds) - period * _FEWEST + 1)
-        if (rounds := _from(kinds, numbers, start, period)).count >= _FEWEST
+        if len({*kinds[start : start + period]}) > 1
+        and (rounds := _from(kinds, numbers, start, period)).count >= _FEWEST
     ]
     return max(found, key=lambda rounds: (rounds.end - rounds.start, -rounds.period), default=None)
 
@@ -76,9 +77,9 @@ class InRounds(Drafts):
 
     def in_rounds(self, draft: Draft, folder: Folder) -> tuple[Rounds, str] | None:
         """Which children are rounds, and the loop that makes them; None where there are none."""
-        children = [(name, child) for key, child in folder.children.items() for name in _names(key)]
-        kinds = [self.of_folder.get(id(child)) for _, child in children]
-        numbers = [int(name) if is_number(name) else None for name, _ in children]
+        children = [*folder.children.values()]
+        kinds = [self.of_folder.get(id(child)) for child in children]
+        numbers = [*map(_number, folder.children)]
         rounds = rounds_of(kinds, numbers)
         if rounds is None:
             return None
@@ -87,7 +88,7 @@ class InRounds(Drafts):
         first = numbers[rounds.start] or 0
         for slot in range(rounds.period):
             places = rounds.of_slot(slot)
-            own = [child for at in places if isinstance(child := children[at][1], Folder)]
+            own = [child for at in places if isinstance(child := children[at], Folder)]
             given = self.in_loop_over(draft, folder, [self.arguments(child) for child in own], loop)
             if given is None:
                 del draft.arguments[before:]
@@ -121,8 +122,11 @@ class InRounds(Drafts):
         return given
 
 
-def _names(key: str | tuple[int, ...]) -> list[str]:
-    return [key] if isinstance(key, str) else [*map(str, key)]
+def _number(key: str | tuple[int, ...]) -> int | None:
+    """The number that a child is called by; None of a name, and of several that are alike."""
+    if isinstance(key, str):
+        return int(key) if is_number(key) else None
+    return key[0] if len(key) == 1 else None
 
 
 def _is_same(one: Argument, other: Argument) -> bool:

@@ -47,6 +47,7 @@ def test_the_units_of_a_codec_are_a_loop_over_its_channels() -> None:
         ([9, 1, 2, 1, 2, 1, 2, 3], [0, 1, 3, 4, 6, 7, 9, 10], Rounds(1, 2, 3, 3)),
         ([1, 2, 1, 2], [0, 1, 2, 3], None),  # few
         ([1, 2, 1, 2, 1, 2], [0, 1, 2, 3, 4, 9], None),  # not as far from each other
+        ([1] * 9, [*range(9)], None),  # one class alone
         ([1, 2, 1, 2, 1, None], [0, 1, 2, 3, 4, 5], None),  # of one nothing is known
     ],
 )
