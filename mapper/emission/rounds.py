@@ -63,12 +63,8 @@ def _from(kinds: Sequence[object], numbers: Sequence[int | None], start: int, pe
 
 def _is_like(kinds: Sequence[object], numbers: Sequence[int | None], at: int, before: int, step: int) -> bool:
     one, other = numbers[before], numbers[at]
-    return (
-        kinds[at] is not None
-        and kinds[at] == kinds[before]
-        and None not in (one, other)
-        and other == one + step
-    )  # type: ignore[operator]
+    is_known = kinds[at] is not None and one is not None and other is not None
+    return is_known and kinds[at] == kinds[before] and other - one == step  # type: ignore[operator]
 
 
 @dataclass(eq=False)
