@@ -16,7 +16,7 @@ import argparse
 import random
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -100,23 +100,34 @@ class Source:
     def error(self, name: str, value: Any, larger: Any) -> str:
         """What is raised with another value, with the inputs as they are and then of that size; "" for nothing."""
         config, told = replace(self.config, **{name: larger}), ""
-        for resized in (False, True):
+        for inputs in self.resized(value, larger):
             try:
-                self.run(config, self.resized(value, larger) if resized else self.inputs)
+                self.run(config, inputs)
             except Exception as error:  # whatever a model raises is what is told
                 told = told or self.told(error)
             else:
                 return ""
         return told
 
-    def resized(self, value: Any, larger: Any) -> dict[str, Tensor]:
-        """The inputs, those extents as large as the field that are not of the batch."""
+    def resized(self, value: Any, larger: Any) -> Iterator[dict[str, Tensor]]:
+        """The inputs as they are, then with those extents that are as large as the field, but for the batch's, larger.
+
+        At last, where a pixel is one of many numbers in a row, with extents that the field, or its square, divides.
+        """
+        yield self.inputs
         if not isinstance(value, int):
-            return self.inputs
+            return
+        yield self.with_extents(lambda size: larger if size == value else size)
+        for power in (1, 2):
+            yield self.with_extents(lambda size, power=power: _scaled(size, value**power, larger**power))
+
+    def with_extents(self, other: Callable[[int], int]) -> dict[str, Tensor]:
+        """The inputs with other extents behind the first, but for those of ids and places."""
         made = {}
         for name, tensor in self.inputs.items():
-            shape = [larger if at and size == value else size for at, size in enumerate(tensor.shape)]
-            made[name] = tensor.new_zeros(shape) if shape != list(tensor.shape) else tensor
+            shape = [other(size) if at else size for at, size in enumerate(tensor.shape)]
+            is_same = shape == list(tensor.shape) or not tensor.is_floating_point()
+            made[name] = tensor if is_same else tensor.new_zeros(shape)
         return made
 
     def told(self, error: Exception) -> str:
@@ -130,6 +141,11 @@ class Source:
 def _is_whole(value: Any) -> bool:
     values = value if isinstance(value, tuple) else (value,)
     return bool(values) and all(type(item) is int for item in values)
+
+
+def _scaled(size: int, value: int, larger: int) -> int:
+    """A size that is so many times a value, as many times a larger one."""
+    return size // value * larger if size % value == 0 else size
 
 
 def _larger(value: Any) -> list[Any]:
