@@ -120,12 +120,31 @@ class ByRules:
         is_off = self.trial is not None and not self.trial.has_defaults
         is_off = is_off and any(rule.config or rule.towers for rule in rules)
         for rule in rules:
+            if not is_open and (known := self._of_classes(rule, scope, is_off)):
+                yield known
             if rule.default is UNSET or (is_off and rule.default not in (None, False)):
                 continue
             if not (is_open and self.declared.is_general(rule)) and not self._is_of_another_class(
                 rule, scope
             ):
                 yield Known(rule.default, "default", origin(rule), rule=rule.place, by=rule)
+
+    def _of_classes(self, rule: FactRule, scope: Scope, is_off: bool) -> Known | None:
+        """What a field has by default in the classes of all types that the block's family lists, where the config has none.
+
+        A listed type's config has its class's defaults already, unless it is part of a whole that no class reads.
+        """
+        if rule.name not in self.declared.by_class or not self.declared.is_general(rule):
+            return None
+        if not (rule.config or rule.towers) or self.config.find(rule, scope):
+            return None
+        types = self.speaking.families.types_at(scope)
+        found = [one for name in types for one in self.config.of_type(name).find(rule, scope)[:1]]
+        if not types or len(found) < len(types) or any(one.value != found[0].value for one in found):
+            return None
+        known = from_field(rule, found[0], scope, self.declared.type(rule.name))
+        is_another = rule.name not in self.declared.usual and self._is_of_names(scope)
+        return None if known.value not in (None, False) and (is_off or is_another) else known
 
     def _may_be_unknown(self, rule: FactRule, scope: Scope) -> bool:
         """Whether other rules may say what a rule could not calculate."""
@@ -136,12 +155,13 @@ class ByRules:
 
         A class that has the option has its field; the family that names alone show speaks of another one.
         """
-        if not self.config.is_of_a_class or self.trial is not None or rule.name in self.declared.usual:
+        if rule.name in self.declared.usual or not (rule.config or rule.towers):
             return False
-        if (
-            not (rule.config or rule.towers)
-            or rule.default in (None, False)
-            or self.declared.is_general(rule)
-        ):
+        if rule.default in (None, False) or self.declared.is_general(rule):
             return False
-        return self.speaking.families.are_of_names(scope)
+        return self._is_of_names(scope)
+
+    def _is_of_names(self, scope: Scope) -> bool:
+        """Whether a class wrote the config, and names alone show the family of a block."""
+        is_read = self.config.is_of_a_class and self.trial is None
+        return is_read and self.speaking.families.are_of_names(scope)

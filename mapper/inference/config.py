@@ -62,6 +62,7 @@ class Config:
         self._got: dict[tuple[str, str], Found | None] = {}  # the same
         self._of: dict[tuple[int, str | None], tuple[FactRule, list[Found]]] = {}  # by rule and tower
         self._may: dict[int, tuple[FactRule, bool]] = {}  # by rule
+        self._silent: dict[str, Config] = {}  # by type
 
     @property
     def model_type(self) -> str | None:
@@ -109,6 +110,12 @@ class Config:
         if key not in self._of:
             self._of[key] = rule, self._find(rule, scope)
         return self._of[key][1]
+
+    def of_type(self, model_type: str) -> Config:
+        """What a config of a type has that leaves out all fields: the defaults of its class."""
+        if model_type not in self._silent:
+            self._silent[model_type] = Config({}, self.vocabulary, model_type)
+        return self._silent[model_type]
 
     def may_have(self, rule: FactRule) -> bool:
         """Whether a field of a rule may be there for some block: of most rules no config has one."""

@@ -25,6 +25,7 @@ class DeclaredFacts:
     common: FactRules  # of the vocabulary
     unlisted: FactRules  # of the vocabulary, where no family lists the type
     usual: frozenset[str]  # facts that every class has, so that a family's default counts
+    by_class: frozenset[str]  # facts whose default is that of the classes of a family's types
     unassumed: frozenset[str]  # facts whose default says nothing where there is no config
     types: Mapping[str, str]
     apart: Mapping[str, str]  # facts that tell equal elements apart, with the role of their lists
@@ -72,7 +73,7 @@ def declared_facts(rulebook: Rulebook, families: Families, named: Iterable[str] 
     for name in named:
         types.setdefault(name, "any")
     unassumed = frozenset[str]() if families.are_known_by_names else words.unassumed
-    return DeclaredFacts(words.facts, words.unlisted, words.usual, unassumed, types, apart)
+    return DeclaredFacts(words.facts, words.unlisted, words.usual, words.by_class, unassumed, types, apart)
 
 
 def _is_one_of(by: FactRule | None, rules: Iterable[FactRule]) -> bool:

@@ -186,6 +186,20 @@ class Families:
         """Whether the family of the whole says anything of a block: where names alone show it, what it judges."""
         return self.are_vouched_for or self.home.holds(scope.block.home)
 
+    def types_at(self, scope: Scope) -> Sequence[str]:
+        """The type that the family of a block reads it as; where names alone show it, that of its name, or all that it lists."""
+        match = self.match
+        joins = match is not None and scope.tower is None  # what stands between towers is the whole's
+        part = None if joins else self.part(scope)
+        if part and part.is_listed:
+            return [part.model_type]
+        if match and match.by_type and match.model_type and not part:
+            return [match.model_type]
+        own = part.family if part else self.whole if self._whole_speaks(scope) else None
+        if own is None:
+            return ()
+        return [own.name] if own.name in own.model_types else own.model_types
+
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
         return self._by_tower.get(self._tower(scope))

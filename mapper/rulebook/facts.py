@@ -21,7 +21,7 @@ ROWS = (
 TYPE = "model_type"  # the fact that such a row is chosen by
 # lists of words
 _WORDS = (
-    "unasked", "unassumed", "usual", "telling", "counting", "choosing", "expected", "harmless", "stored",
+    "unasked", "unassumed", "usual", "by_class", "telling", "counting", "choosing", "expected", "harmless", "stored",
     "having", "affirming", "unchosen", "by_layers", "by_types",
 )  # fmt: skip
 _CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
@@ -165,6 +165,7 @@ class ConfigVocabulary:
     )  # values that compute the same where all fit
     unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
     usual: frozenset[str] = frozenset()  # facts that every class has, so that a family's default counts
+    by_class: frozenset[str] = frozenset()  # facts whose default is that of the classes of a family's types
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
     telling: frozenset[str] = frozenset()
     counting: frozenset[str] = frozenset()  # more of these, which say nothing of what a field implies

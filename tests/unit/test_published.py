@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from mapper.architecture import Block, Place
 from mapper.catalogue import published
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.inference.completed import complete
+from mapper.inference.families import Families
+from mapper.inference.matching import FamilyMatch
+from mapper.inference.scopes import Scope
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import rulebook_of
+from mapper.rulebook.rulebook import Rulebook, rulebook_of
 from tests.checkpoints import BERT, bert_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,3 +149,80 @@ def test_the_authors_own_fields_are_read_where_the_family_names_them() -> None:
     example = next(example for example in family.examples if example.name == "the fields of its authors")
     facts = {fact.name: fact for fact in infer(header(example), rulebook_of()).facts}
     assert facts["attention.heads"].value == 4 and facts["attention.heads"].source == "n_head"
+
+
+def llama_shapes(gate: str = "gate_proj") -> dict[str, TensorInfo]:
+    """The names of a decoder of one layer."""
+    layer = "model.layers.0"
+    maps = {f"{layer}.self_attn.{word}_proj": (32, 32) for word in "qkvo"}
+    maps |= {
+        f"{layer}.mlp.{gate}": (48, 32),
+        f"{layer}.mlp.up_proj": (48, 32),
+        f"{layer}.mlp.down_proj": (32, 48),
+    }
+    maps |= {"model.embed_tokens": (99, 32), "lm_head": (99, 32)}
+    norms = [f"{layer}.input_layernorm", f"{layer}.post_attention_layernorm", "model.norm"]
+    shapes = {**maps, **dict.fromkeys(norms, (32,))}
+    return {f"{name}.weight": TensorInfo(shape, "F32") for name, shape in shapes.items()}
+
+
+TALE = """
+family: tale
+model_types: [{types}]
+source: [a made-up decoder]
+recognise: ["{{root}}.layers.{{n}}.mlp.gates_proj", "{{root}}.layers.{{n}}.self_attn.q_proj"]
+names: {{mlp.gates_proj: feed_forward.gate}}
+facts: {{norm.placement: {{value: pre, why: made up}}, rotary: {{value: true, why: made up}}}}
+"""
+
+
+def said_by_names(types: str, folder: Path, config: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What is known of a checkpoint without a type, by a made-up family of these types."""
+    (folder / "families").mkdir(parents=True)
+    (folder / "families" / "tale.yaml").write_text(TALE.format(types=types))
+    checkpoint = Checkpoint("tale", "manifest", llama_shapes("gates_proj"), config)
+    read = infer(checkpoint, Rulebook([folder]))
+    assert read.family == "tale"
+    return {fact.name: fact for fact in read.facts}
+
+
+def test_where_names_alone_show_a_family_the_default_is_that_of_the_classes_of_its_types(
+    tmp_path: Path,
+) -> None:
+    facts = said_by_names("mistral, qwen2", tmp_path)  # both have silu, and epsilons 1e-6
+    activation = facts["feed_forward.activation"]
+    assert (activation.value, activation.evidence) == ("silu", "default")
+    assert activation.source == "hidden_act, left out: the default of mistral"
+    assert facts["norm.eps"].value == 1e-6
+
+
+def test_where_the_classes_of_its_types_differ_nothing_is_taken_for_known(tmp_path: Path) -> None:
+    assert "feed_forward.activation" not in said_by_names("mistral, opt", tmp_path)
+
+
+def test_what_a_config_without_a_type_says_is_no_default(tmp_path: Path) -> None:
+    facts = said_by_names("mistral, qwen2", tmp_path, {"hidden_act": "relu", "num_attention_heads": 4})
+    assert (facts["feed_forward.activation"].value, facts["feed_forward.activation"].evidence) == (
+        "relu",
+        "config",
+    )
+
+
+def test_a_family_that_is_named_after_a_type_has_the_default_of_its_class() -> None:
+    """Of the two types of llama they differ in the epsilon, of these three none has the name of the family."""
+    families = {family.name: family for family in rulebook_of().families}
+    root = Scope(Block("other", "root", Place()), None, (), None)
+
+    def types(name: str, model_type: str | None = None) -> list[str]:
+        match = FamilyMatch(families[name], model_type is not None, model_type)
+        return list(Families(match).types_at(root))
+
+    assert types("llama") == ["llama"]
+    assert types("llama", "paddleocr_vl_text") == ["paddleocr_vl_text"]
+    assert types("bert_pre_norm") == ["megatron-bert", "roberta-prelayernorm", "xlm-roberta-xl"]
+
+
+def test_a_class_that_no_family_knows_has_what_every_class_has(tmp_path: Path) -> None:
+    """Its config is silent about an activation, so it has that of its kin."""
+    said = {"model_type": "saga", "num_attention_heads": 4}
+    assert said_by_names("mistral, qwen2", tmp_path, said)["feed_forward.activation"].value == "silu"
