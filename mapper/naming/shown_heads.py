@@ -47,6 +47,31 @@ def heads_of_wrapped(leaves: Sequence[Leaf]) -> Shown:
             )
 
 
+def heads_of_unwrapped(leaves: Sequence[Leaf]) -> Shown:
+    """The one map at the top that no word knows, where words say what all else there is: it reads what the layers give."""
+    tops = [leaf for leaf in leaves if is_outside(leaf)]
+    unknown = [leaf for leaf in tops if leaf.role is None]
+    if len(unknown) != 1 or len(unknown[0].place) != 1 or len(tops) == len(leaves):
+        return
+    (found,) = unknown
+    is_map = found.kind == "Linear" and len(weight_of(found)) == 2 and len(set(sides_of(found))) == 2
+    known = {leaf.role for leaf in tops if leaf.block == ()}
+    if (
+        not is_map
+        or not _is_guessed(found)
+        or not any(map(_is_token, tops))
+        or known & {"classifier", "lm_head"}
+    ):
+        return
+    widths = {weight_of(leaf)[0] for leaf in tops if leaf.kind in NORMS and leaf.role == "final_norm"}
+    if sides_of(found)[1] in widths and not _gives_words(found, leaves):
+        yield found, with_role(found, (), "classifier", "the only map at the top that no word knows")
+
+
+def _is_token(leaf: Leaf) -> bool:
+    return leaf.role == "token" and _is_entry(leaf)
+
+
 def _is_guessed(leaf: Leaf) -> bool:
     """Whether no word says what it is: `output` alone may be of words or of classes, `lm_head` is of words."""
     return leaf.role in _GUESSED and _WORDS.isdisjoint(parts(str(leaf.place[-1])))

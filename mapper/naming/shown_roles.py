@@ -25,7 +25,7 @@ from mapper.naming.leaf_groups import (
     with_role,
 )
 from mapper.naming.shown_around import around_layers, heads_of_decoders
-from mapper.naming.shown_heads import heads_of_wrapped
+from mapper.naming.shown_heads import heads_of_unwrapped, heads_of_wrapped
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 from mapper.naming.shown_norms import norms_between, norms_of_mixing
 from mapper.naming.shown_projections import output_projections
@@ -426,6 +426,7 @@ def _looks(vocabulary: Vocabulary) -> tuple[Callable[[Sequence[Leaf]], Shown], .
         partial(around_layers, vocabulary=vocabulary),
         heads_of_decoders,
         heads_of_wrapped,
+        heads_of_unwrapped,
         _projector_maps,
         _projectors,
     )

@@ -1,0 +1,104 @@
+"""Transformers that somebody wrote under names of their own, each beside the same computation by torch."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import mapper
+
+
+def heads_of(x, heads):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def maps(width, names, bias):
+    return {name: nn.Linear(width, width, bias=bias) for name in names}
+
+
+def encoder():
+    """An encoder of texts whose list, maps, norms and head have words that others seldom use."""
+    block = {
+        "mixing": nn.ModuleDict(maps(8, ("to_q", "to_k", "to_v", "merge"), True)),
+        "ln_a": nn.LayerNorm(8),
+        "ln_b": nn.LayerNorm(8),
+        "expand": nn.Linear(8, 12),
+        "shrink": nn.Linear(12, 8),
+    }
+    return nn.ModuleDict(
+        {
+            "word_table": nn.Embedding(19, 8),
+            "place_table": nn.Embedding(10, 8),
+            "stack": nn.ModuleList([nn.ModuleDict(block)]),
+            "last_ln": nn.LayerNorm(8),
+            "verdict": nn.Linear(8, 3),
+        }
+    )
+
+
+def test_the_one_map_at_the_top_that_no_word_knows_is_the_head():
+    torch.manual_seed(0)
+    model, ids = encoder(), torch.tensor([[3, 1, 4, 1, 5]])
+    answers = {
+        "task": "sequence_classification", "head.pooling": "mean", "attention.heads": 2, "attention.causal": False,
+        "feed_forward.activation": "gelu", "norm.eps": 1e-5,
+    }  # fmt: skip
+    x = model["word_table"](ids) + model["place_table"].weight[:5]
+    block = model["stack"][0]
+    y, inner = block["ln_a"](x), block["mixing"]
+    q, k, v = (heads_of(inner[name](y), 2) for name in ("to_q", "to_k", "to_v"))
+    x = x + inner["merge"](F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+    x = x + block["shrink"](F.gelu(block["expand"](block["ln_b"](x))))
+    built = mapper.build(model.state_dict(), hints=answers)
+    torch.testing.assert_close(built(ids).logits, model["verdict"](model["last_ln"](x).mean(1)))
+
+
+def test_two_maps_at_the_top_that_no_word_knows_are_not_taken_for_a_head():
+    model = encoder()
+    model["other"] = nn.Linear(8, 5)
+    found = mapper.inspect(model.state_dict()).architecture
+    assert {leaf.role for leaf in found.leaves if leaf.place in (("verdict",), ("other",))} == {None}
+
+
+def decoder():
+    """A decoder whose gate stands beside `up` and `down` in the layer itself, where others have a router called so."""
+    block = {
+        "att_norm": nn.RMSNorm(8),
+        "att": nn.ModuleDict(maps(8, ("wq", "wk", "wv", "wo"), False)),
+        "ffn_norm": nn.RMSNorm(8),
+        "gate": nn.Linear(8, 12, bias=False),
+        "up": nn.Linear(8, 12, bias=False),
+        "down": nn.Linear(12, 8, bias=False),
+    }
+    return nn.ModuleDict(
+        {
+            "tok": nn.Embedding(19, 8),
+            "blocks": nn.ModuleList([nn.ModuleDict(block)]),
+            "norm": nn.RMSNorm(8),
+            "out": nn.Linear(8, 19, bias=False),
+        }
+    )
+
+
+def test_a_gate_beside_up_and_down_is_no_router():
+    torch.manual_seed(0)
+    model, ids = decoder(), torch.tensor([[3, 1, 4]])
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.normal_(parameter, 1.0, 0.1)
+    answers = {
+        "task": "causal_lm", "attention.causal": True, "attention.heads": 2, "feed_forward.activation": "silu",
+        "norm.eps": 1e-6, "norm.kind": "RMSNorm", "rotary": False, "alibi": False, "position.sinusoidal": None,
+    }  # fmt: skip
+    block, x = model["blocks"][0], model["tok"](ids)
+
+    def norm(scale, y):
+        return F.rms_norm(y, (8,), scale.weight, 1e-6)
+
+    y, inner = norm(block["att_norm"], x), block["att"]
+    q, k, v = (heads_of(inner[name](y), 2) for name in ("wq", "wk", "wv"))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    x = x + inner["wo"](y)
+    y = norm(block["ffn_norm"], x)
+    x = x + block["down"](F.silu(block["gate"](y)) * block["up"](y))
+    built = mapper.build(model.state_dict(), hints=answers)
+    torch.testing.assert_close(built(ids).logits, model["out"](norm(model["norm"], x)))
