@@ -46,6 +46,7 @@ class ChainWords:
     weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
     locating: set[str] = field(default_factory=set)  # words of layers that give an affine transform
     querying: set[str] = field(default_factory=set)  # words of layers that a sequence is compared with
+    labels: set[str] = field(default_factory=set)  # words of a table that gives one vector for the whole
     masking: set[str] = field(default_factory=set)  # words of a last layer that lets the input through
     pooled: set[str] = field(default_factory=set)  # words of arms of a fork that begin with a pooling
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression

@@ -69,18 +69,18 @@ def test_numbers_without_gap_show_that_nothing_lies_between():
     }
 
 
-def test_a_label_beside_an_input_is_told_of():
+def test_a_table_beside_an_input_is_told_of():
     names = {
-        "label_emb.weight": [4, 6],
+        "kind_emb.weight": [4, 6],
         "net.0.weight": [8, 18],
         "net.2.weight": [8, 8],
         "net.4.weight": [3, 8],
     }
     (note,) = mapper.inspect(names).architecture.notes
-    assert "'net.0' is taken to read 3 words of 'label_emb' in one row" in note
+    assert "'net.0' is taken to read 3 words of 'kind_emb' in one row" in note
     fact, _, value = note.partition("--set '")[2].rstrip("'").partition("=")
     told = mapper.inspect(names, hints={fact: value}).architecture
-    assert "torch.cat((label_emb, inputs_2), dim=-1)" in told.forward[1] and not told.notes
+    assert "torch.cat((kind_emb, inputs_2), dim=-1)" in told.forward[1] and not told.notes
 
 
 def test_settings_of_a_training_script_need_no_type(tmp_path):

@@ -90,3 +90,31 @@ def test_the_input_of_an_encoder_comes_before_that_of_its_decoder():
     _, state = encoder["rnn"](encoder["embedding"](source))
     wanted = decoder["out"](decoder["rnn"](decoder["embedding"](target), state)[0])
     torch.testing.assert_close(built(source, target).output, wanted)
+
+
+def test_what_a_decoder_reads_of_an_encoders_sequence_is_asked():
+    """Autoencoders of sequences give it one code, at every step (paper 1502.04681); sizes allow all positions as well."""
+    parts = {"encoder": nn.LSTM(3, 4, batch_first=True), "decoder": nn.LSTM(4, 4, batch_first=True)}
+    model, x = nn.ModuleDict({**parts, "out": nn.Linear(4, 3)}), torch.randn(2, 5, 3)
+    (asked,) = [
+        each
+        for each in mapper.inspect(model.state_dict()).architecture.questions
+        if each.fact == "chain.positions"
+    ]
+    assert "encoder" in asked.at and "last_repeated" in asked.candidates
+    answers = {"encoder:chain.positions": "last_repeated", "chain.positions": "all", "chain.output": "none"}
+    _, (state, _) = model["encoder"](x)
+    wanted = model["out"](model["decoder"](state[-1][:, None].expand(-1, 5, -1))[0])
+    torch.testing.assert_close(mapper.build(model.state_dict(), hints=answers)(x).output, wanted)
+
+
+def test_a_table_of_labels_may_stand_beside_the_input():
+    """A layer of 9 inputs may read three labels of a table three wide, or one beside six numbers of noise (paper 1411.1784)."""
+    model = nn.ModuleDict({"label_emb": nn.Embedding(5, 3), "model": nn.Sequential(nn.Linear(9, 4))})
+    answers = {"chain.output": "tanh", "model.0:chain.reads": "label_emb & inputs"}
+    asked = mapper.inspect(model.state_dict()).architecture.questions
+    assert ("model.0", "chain.reads") in {(each.at, each.fact) for each in asked}
+    labels, noise = torch.tensor([1, 4]), torch.randn(2, 6)
+    wanted = model["model"](torch.cat([model["label_emb"](labels), noise], 1)).tanh()
+    built = mapper.build(model.state_dict(), hints=answers)
+    torch.testing.assert_close(built(input_ids=labels, inputs=noise).output, wanted)

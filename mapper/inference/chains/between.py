@@ -25,7 +25,7 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import fork, unpooled
-from mapper.inference.chains.gaps import gaps_of, is_code
+from mapper.inference.chains.gaps import gaps_of, is_code, is_turn
 from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept, add_kept
 from mapper.inference.chains.links import MAPS, ROWS, START, Link
@@ -286,6 +286,8 @@ class Between:
         among += ["sum"] if link.after.is_table else []  # a bag of words
         is_read_on = following is not None and following.group == RECURRENT
         usual = ("all", "what another recurrent layer reads") if is_read_on else None
+        if is_read_on and following is not None and is_turn(element, following, self.answers.words.order):
+            among, usual = ["last_repeated", "all"], None  # a code, at every step (1502.04681), or all of it
         if link.after.is_table and following is not None and following.inputs > element.outputs:
             count = following.inputs // element.outputs
             usual = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mapper.architecture import Place
-from mapper.inference.chains.elements import SLOPES
+from mapper.inference.chains.elements import SLOPES, Element
 from mapper.inference.chains.links import Link
 from mapper.inference.chains.naming import DECODER, ENCODER, ranked
 
@@ -48,8 +48,13 @@ def is_code(links: Sequence[Link], at: int, ranks: Mapping[str, int]) -> bool:
     one, other = (link.element.leaf.place for link in links[at : at + 2])
     lists = [[link for link in links if link.element.leaf.place[:-1] == place[:-1]] for place in (one, other)]
     is_listed = one.is_element and other.is_element and one[:-1] != other[:-1]
-    is_turn = (ranked(one, ranks), ranked(other, ranks)) == (ENCODER, DECODER)
-    return is_listed and is_turn and max(map(len, lists)) > 1
+    is_behind = is_turn(links[at].element, links[at + 1].element, ranks)
+    return is_listed and is_behind and max(map(len, lists)) > 1
+
+
+def is_turn(one: Element, other: Element, ranks: Mapping[str, int]) -> bool:
+    """Whether one layer is called an encoder's and the next a decoder's."""
+    return (ranked(one.leaf.place, ranks), ranked(other.leaf.place, ranks)) == (ENCODER, DECODER)
 
 
 def _outside(one: Place, other: Place, places: Sequence[Place]) -> int | None:

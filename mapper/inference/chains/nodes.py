@@ -260,8 +260,14 @@ class Sources:
         found = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=False)]
         is_pooled = any("mean(" in text for text in side)  # rarer than all places of some maps in one row
         whole = self._in_one_row(node, free) if is_pooled else []
-        found = [*whole, *side, *(text for text in found if text not in whole)]
+        found = [*whole, *side, *(text for text in found if text not in whole), *self._beside_a_label(found)]
         return tuple(found or self._beside_an_input(node, free))
+
+    def _beside_a_label(self, found: Sequence[str]) -> Iterator[str]:
+        """Instead of several rows of a table of labels, one beside the network's input (1411.1784)."""
+        for table in (plain(text) for text in found if text.startswith("flatten(")):
+            if any(is_of(part, self.words.labels) for part in self.by_name[table].first.leaf.place):
+                yield from (f"{table} & {INPUT}", f"{INPUT} & {table}")
 
     def _in_one_row(self, node: Node, free: Sequence[Node]) -> list[str]:
         """Maps behind which no number has another layer, of which a linear layer may read a square of places."""
