@@ -102,3 +102,45 @@ def test_a_gate_beside_up_and_down_is_no_router():
     x = x + block["down"](F.silu(block["gate"](y)) * block["up"](y))
     built = mapper.build(model.state_dict(), hints=answers)
     torch.testing.assert_close(built(ids).logits, model["out"](norm(model["norm"], x)))
+
+
+def test_maps_of_the_masked_words_and_of_the_next_sentence_are_two_heads():
+    """Both stand behind layers that end in no pooler: the second reads the first state, which is asked."""
+    torch.manual_seed(0)
+    norm = {"norm": nn.LayerNorm(8)}
+    block = {
+        "attention": nn.ModuleDict(maps(8, ("query", "key", "value", "output"), True)),
+        "feed_forward": nn.ModuleDict({"w_1": nn.Linear(8, 12), "w_2": nn.Linear(12, 8)}),
+        "input_sublayer": nn.ModuleDict(norm),
+        "output_sublayer": nn.ModuleDict({"norm": nn.LayerNorm(8)}),
+    }
+    embedding = {"token": nn.Embedding(19, 8), "position": nn.Embedding(10, 8), "segment": nn.Embedding(2, 8)}
+    inner = {
+        "embedding": nn.ModuleDict(embedding),
+        "transformer_blocks": nn.ModuleList([nn.ModuleDict(block)]),
+    }
+    model = nn.ModuleDict(
+        {
+            "bert": nn.ModuleDict(inner),
+            "mask_lm": nn.ModuleDict({"linear": nn.Linear(8, 19)}),
+            "next_sentence": nn.ModuleDict({"linear": nn.Linear(8, 2)}),
+        }
+    )
+    asked = {each.fact for each in mapper.inspect(model.state_dict()).architecture.questions}
+    assert {"head.pooling", "attention.heads", "feed_forward.activation", "norm.eps"} <= asked
+    answers = {
+        "head.pooling": "first",
+        "attention.heads": 2,
+        "feed_forward.activation": "gelu",
+        "norm.eps": 1e-5,
+    }
+    ids, segments = torch.tensor([[3, 1, 4, 1]]), torch.tensor([[0, 0, 1, 1]])
+    x = embedding["token"](ids) + embedding["position"].weight[:4] + embedding["segment"](segments)
+    y = block["input_sublayer"]["norm"](x)
+    q, k, v = (heads_of(block["attention"][name](y), 2) for name in ("query", "key", "value"))
+    x = x + block["attention"]["output"](F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+    y = block["feed_forward"]["w_1"](block["output_sublayer"]["norm"](x))
+    x = x + block["feed_forward"]["w_2"](F.gelu(y))
+    found = mapper.build(model.state_dict(), hints=answers)(ids, token_type_ids=segments)
+    torch.testing.assert_close(found.prediction_logits, model["mask_lm"]["linear"](x))
+    torch.testing.assert_close(found.seq_relationship_logits, model["next_sentence"]["linear"](x[:, 0]))
