@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.architecture import Architecture
-from mapper.report.heading import stored, what_it_is
+from mapper.report.heading import stated_class, stored, what_it_is
 from mapper.report.style import Paint
 from mapper.report.wording import printable
 
@@ -25,7 +25,6 @@ def part_lines(architecture: Architecture, paint: Paint) -> Iterator[str]:
 
 
 def _class(part: Architecture) -> str:
-    """The class that the source says it is of."""
-    config = part.checkpoint.config or {}
-    named = part.checkpoint.class_name or config.get("_class_name")
-    return f" ({printable(named)})" if isinstance(named, str) and named else ""
+    """The class that the source says it is of, where the line does not have it yet."""
+    named = stated_class(part.checkpoint) if part.family else ""
+    return f" ({named})" if named else ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import mapper
 from mapper.architecture import (
     BLOCK_KINDS,
     EVIDENCE,
@@ -255,3 +256,11 @@ def test_a_value_that_is_to_be_typed_is_shown_whole() -> None:
     value = "stages.0.blocks.0.conv_mid.4.conv & stages.0.blocks.0.conv_mid.3.conv"
     question = Question("chain.reads", "out", (value, "stages.0"), "out")
     assert any(f"{value} or stages.0" in line for line in asked([question]))
+
+
+def test_what_no_family_reads_is_called_as_its_own_config_calls_it():
+    tensors = {"gc1.weight": [7, 16], "gc2.weight": [16, 3]}
+    assert str(mapper.inspect(tensors)).startswith("manifest: a network over a graph; no known family, ")
+    for field in ("_class_name", "architecture"):
+        checkpoint = {"tensors": {"odd.weight": [3]}, "config": {field: "OddNet"}}
+        assert "no known family for OddNet, skeleton" in str(mapper.inspect(checkpoint)).splitlines()[0]
