@@ -47,6 +47,33 @@ def test_a_convolution_of_one_place_from_what_a_block_reads_to_what_it_gives_sta
         torch.testing.assert_close(built(x).output, model["net"](x))
 
 
+class Bottleneck(nn.Module):
+    """Three convolutions whose names do not sort as they are called, and a folder with the way beside them."""
+
+    def __init__(self, inputs, inner, outputs):
+        super().__init__()
+        self.reduce, self.bn_a = nn.Conv2d(inputs, inner, 1, bias=False), nn.BatchNorm2d(inner)
+        self.spatial, self.bn_b = nn.Conv2d(inner, inner, 3, 1, 1, bias=False), nn.BatchNorm2d(inner)
+        self.restore, self.bn_c = nn.Conv2d(inner, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.project = nn.Sequential(nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn_b(self.spatial(self.bn_a(self.reduce(x)).relu())).relu()
+        return (self.bn_c(self.restore(y)) + self.project(x)).relu()
+
+
+def test_convolutions_of_a_block_may_lead_to_what_it_gives_in_the_order_of_the_file(tmp_path):
+    torch.manual_seed(0)
+    body, out = nn.Sequential(Bottleneck(4, 2, 8), Bottleneck(8, 3, 12)), nn.Linear(12, 5)
+    stem = nn.Conv2d(3, 4, 3, 1, 1)
+    model = nn.ModuleDict({"stem": stem, "body": body, "exit": out}).eval()
+    torch.save(model.state_dict(), tmp_path / "x.pt")
+    answers = {key: value for key, value in RESIDUAL.items() if ":" not in key}
+    x = torch.randn(2, 3, 6, 6)
+    wanted = out(body(stem(x).relu()).mean((2, 3)))
+    torch.testing.assert_close(mapper.build(tmp_path / "x.pt", hints=answers)(x).output, wanted)
+
+
 def test_two_arms_of_equal_width_that_are_read_together_are_no_sum():
     arms = {"one": nn.Conv2d(4, 8, 1), "three_a": nn.Conv2d(4, 6, 1), "three_b": nn.Conv2d(6, 8, 3)}
     stem, out = nn.Conv2d(3, 4, 3), nn.Conv2d(16, 4, 3)

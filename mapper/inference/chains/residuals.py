@@ -75,7 +75,7 @@ def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> b
     """Whether it leads from what all other convolutions of a folder read, one after the other, to what they give."""
     folder = element.leaf.place[: len(home) + 1]
     others = [one for one in elements if tuple(one.leaf.place[: len(home)]) == home and one.is_main]
-    others = sorted((one for one in others if one is not element), key=lambda one: natural(one.name))
+    others = [one for one in others if one is not element]
     if not _is_point(element) or element.inputs == element.outputs or len(others) < 2:
         return False
     if any(
@@ -83,9 +83,16 @@ def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> b
         for one in others
     ):
         return False
-    ways = [(element.inputs, others[0].inputs), (others[-1].outputs, element.outputs)]
-    ways += [(one.outputs, other.inputs) for one, other in pairwise(others)]
-    return all(one == other for one, other in ways) and any(set(one.kernel) != {1} for one in others)
+    in_names = sorted(others, key=lambda one: natural(one.name))  # else as the file has them
+    leads = any(_leads(order, element) for order in (in_names, others))
+    return leads and any(set(one.kernel) != {1} for one in others)
+
+
+def _leads(order: Sequence[Element], beside: Element) -> bool:
+    """Whether layers one after the other lead from what another one reads to what that gives."""
+    ways = [(beside.inputs, order[0].inputs), (order[-1].outputs, beside.outputs)]
+    ways += [(one.outputs, other.inputs) for one, other in pairwise(order)]
+    return all(one == other for one, other in ways)
 
 
 def _is_point(element: Element) -> bool:
