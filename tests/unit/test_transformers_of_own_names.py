@@ -144,3 +144,21 @@ def test_maps_of_the_masked_words_and_of_the_next_sentence_are_two_heads():
     found = mapper.build(model.state_dict(), hints=answers)(ids, token_type_ids=segments)
     torch.testing.assert_close(found.prediction_logits, model["mask_lm"]["linear"](x))
     torch.testing.assert_close(found.seq_relationship_logits, model["next_sentence"]["linear"](x[:, 0]))
+
+
+def test_layers_of_torch_may_stand_in_a_list_of_any_name():
+    """One of them alone is a model, too: that does not make one of each element of a list."""
+    torch.manual_seed(0)
+    layers = [nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, dropout=0.0) for _ in range(2)]
+    tables = {"tokens": nn.Embedding(19, 8), "positions": nn.Embedding(10, 8)}
+    model = nn.ModuleDict({**tables, "blocks": nn.ModuleList(layers), "head": nn.Linear(8, 3)}).eval()
+    answers = {
+        "task": "sequence_classification", "head.pooling": "mean", "norm.placement": "post", "attention.heads": 2,
+        "attention.causal": False, "feed_forward.activation": "relu",
+    }  # fmt: skip
+    ids = torch.tensor([[3, 1, 4, 1]])
+    x = tables["tokens"](ids) + tables["positions"].weight[:4]
+    for layer in layers:
+        x = layer(x)
+    built = mapper.build(model.state_dict(), hints=answers)
+    torch.testing.assert_close(built(ids).logits, model["head"](x.mean(1)))
