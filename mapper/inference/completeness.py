@@ -221,7 +221,7 @@ def _said(config: Mapping[str, Any], field: str) -> object:
     value = _value(config, name)
     if not word or value is None:
         return value
-    return word in value if isinstance(value, list) else word == value
+    return word in map(str, value) if isinstance(value, list) else word == str(value)
 
 
 def _value(config: Mapping[str, Any], field: str) -> object:

@@ -11,6 +11,7 @@ from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference.names import Names
 from mapper.inference.part import Home, home_of
 from mapper.naming.vocabulary import pattern_words
+from mapper.rulebook.complete import holds
 from mapper.rulebook.facts import TYPE, UNSET, FactRule
 from mapper.rulebook.families import Family
 from mapper.rulebook.index import FamilyEntry
@@ -67,6 +68,8 @@ def judged_home(families: Sequence[AnyFamily], match: FamilyMatch, names: Names)
     others = [family for family in families if not (family.by_type_only or family.name == match.family.name)]
     foreign = []
     for folder in home.foreign:
+        if match.by_type and not match.family.towers and holds(match.family.complete, folder):
+            continue  # its own: what lost a part may have the names of a smaller family
         is_outside = not any(folder[: len(own)] == own for own in home.folders)
         inside = names.of(lambda words, folder=folder: tuple(words[: len(folder)]) == folder)  # type: ignore[misc]
         if (is_outside and not match.by_type) or any(is_recognised(family, inside) for family in others):

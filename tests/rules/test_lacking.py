@@ -37,13 +37,14 @@ OPTIONAL = (
     "final_logits_bias", "EncDecAttention.relative_attention_bias", "shared", "encoder.embed_tokens",
 )  # fmt: skip
 
+# What the forward of one family makes itself where it is not stored.
+MADE = {"marian": "embed_positions"}
 # Seen and not repaired yet: what goes unnoticed in one example each.
 KNOWN = {
     "funnel": "lm_head",
     "lxmert": "answer_head.logit_fc.N",
     "mask2former": "transformer_module.input_projections.N",
     "maskformer": "model.transformer_module.input_projection",
-    "vits": "flow.flows.N.wavenet.in_layers.N.parametrizations.weight",
 }
 
 
@@ -132,5 +133,6 @@ def test_nothing_can_be_taken_from_an_example_unnoticed(family: Family, example:
             for name, rest in lesser
             if checkpoint.tensors.keys() - rest.tensors.keys() - exact.unread
         ]
-        unnoticed = [name for name, rest in read if is_unnoticed(rest)]
+        made = MADE.get(family.name, " ")
+        unnoticed = [name for name, rest in read if made not in name.split(".") and is_unnoticed(rest)]
         assert [name for name in unnoticed if KNOWN.get(family.name) != name] == []
