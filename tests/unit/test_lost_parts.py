@@ -114,3 +114,13 @@ def test_a_whole_says_what_the_family_of_its_tower_has_and_it_has_not() -> None:
     read = infer(example("kimi_k25"), RULEBOOK)
     assert read.reading == "exact"
     assert read.towers["text"] == "axk1"
+
+
+@pytest.mark.parametrize("family", ["altclip", "blenderbot_small", "falcon", "timesfm2_5"])
+def test_all_biases_at_once_are_missed(family: str) -> None:
+    known = example(family)
+    assert infer(known, RULEBOOK).reading == "exact"
+    tensors = {name: info for name, info in known.tensors.items() if not name.endswith(".bias")}
+    assert len(tensors) < len(known.tensors)
+    with suppress(MapperError):
+        assert infer(replace(known, tensors=tensors), RULEBOOK).reading == "unverified"
