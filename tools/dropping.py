@@ -13,6 +13,7 @@ A folder counts that `mapper` reads as exact. Names and shapes are changed in me
     tensor   one tensor of a module that has several
     element  one element of a list, with all in it
     everywhere  a module of the elements of a list, or a tensor of one, is taken out of all of them
+    folders  a folder of several modules is taken out, of all elements of the lists around it
     added    a module of one element of a list stands a second time in it, under a name of its own
     shape    one extent of a weight is one more than it was
 
@@ -132,6 +133,19 @@ def everywhere(tensors: Tensors) -> Iterator[Change]:
             yield Change("everywhere", name, frozenset(each))
 
 
+def folders(tensors: Tensors) -> Iterator[Change]:
+    """A folder of several modules, wherever it stands but for numbers: all cross-attention, all shared experts."""
+    inside: dict[str, set[str]] = defaultdict(set)
+    for name in tensors:
+        words = parent(name).split(".")
+        for end in range(1, len(words)):
+            inside[folded(".".join(words[:end]))].add(name)
+    for path, names in inside.items():
+        modules_in = {folded(parent(name)) for name in names}
+        if not path.endswith(".N") and len(modules_in) > 1 and len(names) < len(tensors):
+            yield Change("folders", path, frozenset(names))
+
+
 def additions(tensors: Tensors) -> Iterator[Change]:
     for path, names in _by(parent, tensors).items():
         if folded(path) != path and not path.rpartition(".")[2].isdigit():
@@ -153,6 +167,7 @@ KINDS: dict[str, Callable[[Tensors], Iterator[Change]]] = {
     "tensor": single_tensors,
     "element": elements,
     "everywhere": everywhere,
+    "folders": folders,
     "added": additions,
     "shape": other_shapes,
 }

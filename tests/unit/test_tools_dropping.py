@@ -49,6 +49,15 @@ def test_each_kind_of_change_touches_what_it_says() -> None:
     assert other["embed.weight"].shape == (10, 4) and set(other) == set(TENSORS)
 
 
+def test_a_folder_of_several_modules_is_taken_out_of_all_elements() -> None:
+    cross = {f"layers.{at}.cross.{word}.weight": TENSORS["embed.weight"] for at in (0, 1) for word in "qk"}
+    found = {change.what: change.lost for change in dropping.folders({**TENSORS, **cross})}
+    assert found["layers.N.cross"] == set(cross)
+    assert "layers.N.a" not in found  # one module, which `everywhere` takes out
+    assert "layers.N" not in found  # no element, but what is in it
+    assert list(dropping.folders(cross)) == []  # nothing would be left
+
+
 def test_of_names_that_differ_in_numbers_one_is_tried_and_what_nobody_reads_is_not() -> None:
     read = frozenset(TENSORS) - {"embed.weight"}
     for seed in range(8):
