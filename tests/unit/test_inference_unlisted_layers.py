@@ -177,3 +177,20 @@ def test_layers_over_a_series_are_given_no_mask_of_padding() -> None:
     source = example("time_series_transformer")
     made = read(source, source.tensors)
     assert "attention.masked" not in asked(made) and facts(made, "attention.masked") == {False}
+
+
+def test_norms_beside_gated_delta_rules_are_known_by_their_names_or_asked_for() -> None:
+    """Under names of no family, where the norms of Qwen3-Next scale by 1 + weight and its gated outputs' do not."""
+    found = header(next(family for family in RULEBOOK.families if family.name == "qwen3_next").examples[0])
+    config = {**(found.config or {}), "model_type": "unheard_of"}
+    other = {
+        name.replace("self_attn", "attn").replace("mlp", "feed_forward"): info
+        for name, info in found.tensors.items()
+    }
+    known = infer(Checkpoint("x", "manifest", other, config), RULEBOOK)
+    forms = {str(leaf.place): leaf.form for leaf in known.leaves if leaf.kind == "RMSNorm"}
+    assert {form for place, form in forms.items() if "linear_attn" not in place} == {"offset"}
+    assert {form for place, form in forms.items() if "linear_attn" in place} == {"plain"}
+    memory = {name.replace("linear_attn", "attn"): info for name, info in other.items()}
+    asked = infer(Checkpoint("x", "manifest", memory, config), RULEBOOK)
+    assert "norm.offset" in {question.fact for question in asked.questions}
