@@ -155,3 +155,11 @@ def test_what_a_block_gives_is_no_inner_width_of_it() -> None:
     """The masks' embeddings are as wide as the map that they are multiplied with, not as the layers before them."""
     _, code = sizes_and_code("facebook/mask2former-swin-tiny-ade-semantic")
     assert "nn.Linear(config.inner_size, 256)" in code
+
+
+def test_a_factor_by_which_a_forward_was_chosen_is_no_field() -> None:
+    fields, code = sizes_and_code("laion/clap-htsat-fused")
+    assert "norm_factor" not in fields
+    assert (
+        "nn.LayerNorm(2 * out_channels)" in code
+    )  # before the projection; behind it, it would be as wide as that
