@@ -18,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -119,7 +120,7 @@ class Source:
             return
         yield self.with_extents(lambda size: larger if size == value else size)
         for power in (1, 2):
-            yield self.with_extents(lambda size, power=power: _scaled(size, value**power, larger**power))
+            yield self.with_extents(partial(_scaled, value=value**power, larger=larger**power))
 
     def with_extents(self, other: Callable[[int], int]) -> dict[str, Tensor]:
         """The inputs with other extents behind the first, but for those of ids and places."""

@@ -14,7 +14,7 @@ from mapper.flows.flow import Flow
 from mapper.flows.language import copied, parse_expression
 
 _WIDTH = "hidden_size"
-_DECIDING = re.compile(r"\bif fact\.(\w+) ==")
+_DECIDING = re.compile(r"\bif fact\.(\w+) == \d")
 INDEX = "index"  # what an argument calls the number of an element of a list
 
 
