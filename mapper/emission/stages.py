@@ -29,10 +29,8 @@ _JOINED = (*_STREAM, "reduced_size")  # what one layer gives and another reads
 WIDTHS = ("channels", "features", "input_size", "hidden_size", "output_size")  # how names of widths end
 _INNER = (*WIDTHS, "inner_size")  # of a layer that has no expansion
 INPUTS = ("in_channels", "in_features", "input_size")
-_ENDS = (
-    "embedding_size",
-    "pooled_size",
-)  # of what goes into the first stage, and of what comes out of the last
+# Of what goes into the first stage, and of what comes out of the last.
+_ENDS = ("embedding_size", "pooled_size")
 _NO_WIDTHS = ("kernel_size", "stride", "padding", "dilation", "groups", "heads", "count", "layers", "eps")
 _SIZES = ("_size", "channels")
 _NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
