@@ -145,3 +145,18 @@ def test_a_table_of_labels_may_stand_beside_the_input():
     wanted = model["model"](torch.cat([model["label_emb"](labels), noise], 1)).tanh()
     built = mapper.build(model.state_dict(), hints=answers)
     torch.testing.assert_close(built(input_ids=labels, inputs=noise).output, wanted)
+
+
+def test_attention_in_the_loop_of_a_decoder_is_said_to_be_none_that_answers_say():
+    """Additive attention to an encoder's states (paper 1409.0473), which the next step of the decoder reads."""
+
+    def network(reads):
+        attention = nn.ModuleDict({"Wa": nn.Linear(4, 4), "Ua": nn.Linear(4, 4), "Va": nn.Linear(4, 1)})
+        encoder = nn.ModuleDict({"embedding": nn.Embedding(9, 4), "gru": nn.GRU(4, 4)})
+        inner = {"embedding": nn.Embedding(8, 4), "attention": attention, "gru": nn.GRU(reads, 4)}
+        decoder = nn.ModuleDict({**inner, "out": nn.Linear(4, 8)})
+        model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+        return mapper.inspect(model.state_dict()).architecture.notes
+
+    assert any(note.startswith("'decoder.gru' has room for more than") for note in network(8))
+    assert not any("has room for more" in note for note in network(4))

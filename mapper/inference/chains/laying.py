@@ -31,6 +31,7 @@ from mapper.inference.chains.reading import Chain
 from mapper.inference.chains.residuals import Span, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.square import ask_kinds
+from mapper.inference.chains.steps import in_steps
 from mapper.inference.chains.stored import ask_stored
 from mapper.inference.chains.twins import OTHER, Twins, ask_shared
 from mapper.inference.chains.value import NoReadingError
@@ -182,7 +183,8 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
         for name, spec in inputs.items()
     }
     made.__dict__["inputs"] = declared
-    return Laid(made, answers.questions(), written.problems, written.forward, _of_sequences(woven))
+    notes = [*_of_sequences(woven), *in_steps(woven.nodes, answers.words)]
+    return Laid(made, answers.questions(), written.problems, written.forward, notes)
 
 
 def _of_sequences(chain: Chain | Woven) -> list[str]:
