@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 00cedbad2a61.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -42,8 +42,6 @@ class Config:
     # shape and config: qformer.encoder.layer.{0..10..2}.attention.attention.query.weight [768, 768] = ...
     querier_head_dim: int = 64
     querier_norm_eps: float = 1e-12  # config: qformer_config.layer_norm_eps
-    # shape: qformer.encoder.layer.{0..10..2}.crossattention.attention.key.weight [768, 1408]
-    cross_attention_source_size: int = 1408
     # shape: language_model.model.decoder.layers.{0..31}.fc1.weight [10240, 2560]
     text_intermediate_size: int = 10240
     vision_norm_eps: float = 1e-5  # config: vision_config.layer_norm_eps
@@ -60,7 +58,6 @@ class Config:
     querier_cross_attention_layer: tuple[int, ...] = (0, 2, 4, 6, 8, 10)
     querier_layers: int = 12  # name: qformer.encoder.layer.*
     queries: int = 32  # shape: query_tokens [1, 32, 768]
-    output_size: int = 2560  # shape: language_projection.weight [2560, 768]
 
 
 @dataclass
@@ -278,12 +275,8 @@ class CrossAttention(nn.Module):
                 "query": nn.Linear(
                     config.querier_hidden_size, config.querier_heads * config.querier_head_dim
                 ),
-                "key": nn.Linear(
-                    config.cross_attention_source_size, config.querier_heads * config.querier_head_dim
-                ),
-                "value": nn.Linear(
-                    config.cross_attention_source_size, config.querier_heads * config.querier_head_dim
-                ),
+                "key": nn.Linear(config.vision_hidden_size, config.querier_heads * config.querier_head_dim),
+                "value": nn.Linear(config.vision_hidden_size, config.querier_heads * config.querier_head_dim),
             }
         )
         self.output: Any = nn.ModuleDict(
@@ -487,7 +480,7 @@ class Model(nn.Module):
         self.vision_model = Encoder(config)
         self.query_tokens = nn.Parameter(torch.zeros(1, config.queries, config.querier_hidden_size))
         self.qformer = Queries(config)
-        self.language_projection = nn.Linear(config.querier_hidden_size, config.output_size)
+        self.language_projection = nn.Linear(config.querier_hidden_size, config.text_hidden_size)
         self.language_model: Any = nn.ModuleDict({"model": nn.ModuleDict({"decoder": Decoder(config)})})
 
     def forward(
@@ -539,4 +532,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 407d40290776d5d5
+# sha256 of all above: 96f2a1a292bf5757

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 00cedbad2a61.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -42,7 +42,6 @@ class Config:
     embedding_size: int = 96  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
     # shape: audio_model.audio_encoder.patch_embed.fusion_model.local_att.0.weight [24, 96, 1, 1]
     inner_size: int = 24
-    norm_factor: int = 2  # shape: audio_model.audio_encoder.layers.0.downsample.norm.weight [384]
     text_heads: int = 12  # default: text_config.num_attention_heads, left out: the default of clap_text_model
     # shape and default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads ...
     text_head_dim: int = 64
@@ -290,9 +289,9 @@ class Downsampling(nn.Module):
     projected to half of these channels with a norm before the projection.
     """
 
-    def __init__(self, config: Config, out_channels: int):
+    def __init__(self, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(config.norm_factor * out_channels)
+        self.norm = nn.LayerNorm(2 * out_channels)
         self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -455,7 +454,7 @@ class StageWithDownsampling(nn.Module):
         self.blocks = nn.ModuleList(
             AudioLayer(config, hidden_size=hidden_size, heads=heads) for _ in range(layers)
         )
-        self.downsample = Downsampling(config, out_channels=out_channels)
+        self.downsample = Downsampling(out_channels=out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
@@ -618,4 +617,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 64f66ec159999234
+# sha256 of all above: f612bc6fda189a13

@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 00cedbad2a61.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -232,7 +232,7 @@ class TextLayer(nn.Module):
         return x + self.mlp(self.layer_norm2(x))
 
 
-class Encoder(nn.Module):
+class VisionEncoder(nn.Module):
     """vision_model: a stack of layers with a norm before the layers, pooling and a norm after it."""
 
     def __init__(self, config: Config):
@@ -251,7 +251,7 @@ class Encoder(nn.Module):
         return x, self.post_layernorm(x[:, 0])
 
 
-class Decoder(nn.Module):
+class TextEncoder(nn.Module):
     """text_model: a stack of layers with a causal mask, a final norm and pooling."""
 
     def __init__(self, config: Config):
@@ -281,8 +281,8 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_model = Encoder(config)
-        self.text_model = Decoder(config)
+        self.vision_model = VisionEncoder(config)
+        self.text_model = TextEncoder(config)
         self.visual_projection = nn.Linear(config.vision_hidden_size, config.projection_size, bias=False)
         self.text_projection = nn.Linear(config.text_hidden_size, config.projection_size, bias=False)
         self.logit_scale = nn.Parameter(torch.zeros(()))
@@ -341,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8f90151050255040
+# sha256 of all above: 6644ed86a104cc92

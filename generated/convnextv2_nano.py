@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 00cedbad2a61.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -95,7 +95,7 @@ class Embeddings(nn.ModuleList):
 
 
 class Downsampling(nn.ModuleList):
-    """stages.*.downsample: layer norm over the channels, then a strided convolution."""
+    """stages.*.downsample: a strided convolution with layer norm over the channels before it."""
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
@@ -111,7 +111,8 @@ class Downsampling(nn.ModuleList):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self[1](self[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+        x = self[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self[1](x)
 
 
 class Layer(nn.Module):
@@ -227,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5199881c92380272
+# sha256 of all above: 9003787d38ca2d66

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 00cedbad2a61.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,7 +41,6 @@ class Config:
     level_points: int = 4  # config: decoder_n_points
     # default: backbone_config.stage_downsample_strides[1], left out: the default of hgnet_v2
     strides: int = 2
-    encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
     batch_norm_eps: float = 1e-5  # rule: families/d_fine.yaml (a constant of the published code)
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     decoder_first_boxes_channels: int = 4  # shape: model.decoder.pre_bbox_head.layers.2.weight [4, 256]
@@ -1181,4 +1180,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a2cfdd600e46f646
+# sha256 of all above: c8874df5d78a2dc8

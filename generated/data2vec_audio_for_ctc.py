@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -39,7 +39,6 @@ class Config:
     conv_layers_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride[0] and 6 more
     # shape: data2vec_audio.feature_extractor.conv_layers.0.conv.weight [512, 1, 10] and 6 more
     conv_layers_kernel_sizes: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
-    feature_size: int = 512  # shape: data2vec_audio.feature_projection.layer_norm.weight [512]
     layers: int = 12  # name: data2vec_audio.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
@@ -239,8 +238,8 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
-                "projection": nn.Linear(config.feature_size, config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.convolution_out_channels, eps=config.norm_eps),
+                "projection": nn.Linear(config.convolution_out_channels, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
@@ -310,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 27177ed16bf96272
+# sha256 of all above: 32475abe1534ecf7

@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -244,7 +244,7 @@ class Model(nn.Module):
             {
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
                 "classifier": nn.Linear(768, 1),
-                "dense": nn.Linear(768, 768),
+                "dense": nn.Linear(config.hidden_size, config.hidden_size),
             }
         )
         self.to(torch.float16)
@@ -284,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b8bf24e311809147
+# sha256 of all above: ef31becd50324409

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 00cedbad2a61.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -277,8 +277,8 @@ class NeckLayerWithResidual(nn.Module):
         # unused: nothing stands before the coarsest map that it could be added to
         self.residual_layer1 = nn.ModuleDict(
             {
-                "convolution1": nn.Conv2d(64, 64, kernel_size=3),
-                "convolution2": nn.Conv2d(64, 64, kernel_size=3),
+                "convolution1": nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=3),
+                "convolution2": nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=3),
             }
         )
 
@@ -424,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ad1fefc39ed8c64e
+# sha256 of all above: 288199c57eee89c4

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,8 +36,14 @@ class Config:
     # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     channels: int = 512  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
+    # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1) and 3 more
+    wave_encoder_strides: tuple[int, ...] = (2, 4, 5, 8)
+    # shape: encoder.layers.3.conv.parametrizations.weight.original1 [64, 32, 4] and 3 more
+    wave_encoder_kernels: tuple[int, ...] = (4, 8, 10, 16)
     sound_channels: int = 1  # shape: encoder.layers.0.conv.parametrizations.weight.original1 [32, 1, 7]
-    per_group: int = 128  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
+    wave_decoder_conv_strides: tuple[int, ...] = (8, 5, 4, 2)  # shape: decoder.layers: conv_stride of each
+    # shape: decoder.layers.3.conv.parametrizations.weight.original1 [512, 256, 16] and 3 more
+    wave_decoder_kernels: tuple[int, ...] = (16, 10, 8, 4)
     # rule: vocabulary/config_codecs.yaml: floor(1000 * first(codes.bandwidths) / (codes.frames * ...
     codes_codebooks: int = 2
 
@@ -240,50 +246,34 @@ class WaveEncoder(nn.ModuleDict):
                 "0": nn.ModuleDict(
                     {"conv": Conv1dParametrized(config.sound_channels, config.wave_encoder_channels[0], 7)}
                 ),
-                "1": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[0],
-                    out_channels=config.wave_encoder_inner_channels[0],
-                ),
-                "3": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[0],
-                    out_channels=config.wave_encoder_channels[1],
-                    units_stride=2,
-                    kernel=4,
-                ),
-                "4": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[1],
-                    out_channels=config.wave_encoder_inner_channels[1],
-                ),
-                "6": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[1],
-                    out_channels=config.wave_encoder_channels[2],
-                    units_stride=4,
-                    kernel=8,
-                ),
-                "7": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[2],
-                    out_channels=config.wave_encoder_inner_channels[2],
-                ),
-                "9": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[2],
-                    out_channels=config.wave_encoder_channels[3],
-                    units_stride=5,
-                    kernel=10,
-                ),
-                "10": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[3],
-                    out_channels=config.wave_encoder_inner_channels[3],
-                ),
-                "12": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[3],
-                    out_channels=config.wave_encoder_channels[4],
-                    units_stride=8,
-                    kernel=16,
-                ),
+                **{
+                    str(place): unit
+                    for index, channels, inner_channels, out_channels, stride, kernel in zip(
+                        range(1, 13, 3),
+                        config.wave_encoder_channels[:-1],
+                        config.wave_encoder_inner_channels,
+                        config.wave_encoder_channels[1:],
+                        config.wave_encoder_strides,
+                        config.wave_encoder_kernels,
+                        strict=True,
+                    )
+                    for place, unit in (
+                        (index, WaveEncoderUnits(channels=channels, out_channels=inner_channels)),
+                        (
+                            index + 2,
+                            WaveEncoderUnitsWithConvolution(
+                                in_channels=channels,
+                                out_channels=out_channels,
+                                units_stride=stride,
+                                kernel=kernel,
+                            ),
+                        ),
+                    )
+                },
                 "13": WaveEncoderUnitsWithRecurrent(size=config.wave_encoder_channels[4]),
                 "15": WaveEncoderUnitsWithConvolution(
                     in_channels=config.wave_encoder_channels[4],
-                    out_channels=config.per_group,
+                    out_channels=config.code_size,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=7,
                 ),
@@ -321,48 +311,32 @@ class WaveDecoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.per_group, config.channels, 7)}),
+                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.code_size, config.channels, 7)}),
                 "1": WaveEncoderUnitsWithRecurrent(size=config.channels),
-                "3": WaveDecoderUnits(
-                    in_channels=config.channels,
-                    out_channels=config.wave_decoder_channels[0],
-                    conv_stride=8,
-                    kernel=16,
-                ),
-                "4": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[0],
-                    out_channels=config.wave_decoder_inner_channels[0],
-                ),
-                "6": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[0],
-                    out_channels=config.wave_decoder_channels[1],
-                    conv_stride=5,
-                    kernel=10,
-                ),
-                "7": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[1],
-                    out_channels=config.wave_decoder_inner_channels[1],
-                ),
-                "9": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[1],
-                    out_channels=config.wave_decoder_channels[2],
-                    conv_stride=4,
-                    kernel=8,
-                ),
-                "10": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[2],
-                    out_channels=config.wave_decoder_inner_channels[2],
-                ),
-                "12": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[2],
-                    out_channels=config.wave_decoder_channels[3],
-                    conv_stride=2,
-                    kernel=4,
-                ),
-                "13": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[3],
-                    out_channels=config.wave_decoder_inner_channels[3],
-                ),
+                **{
+                    str(place): unit
+                    for index, in_channels, out_channels, conv_stride, kernel, inner_channels in zip(
+                        range(3, 15, 3),
+                        [config.channels, *config.wave_decoder_channels[:-1]],
+                        config.wave_decoder_channels,
+                        config.wave_decoder_conv_strides,
+                        config.wave_decoder_kernels,
+                        config.wave_decoder_inner_channels,
+                        strict=True,
+                    )
+                    for place, unit in (
+                        (
+                            index,
+                            WaveDecoderUnits(
+                                in_channels=in_channels,
+                                out_channels=out_channels,
+                                conv_stride=conv_stride,
+                                kernel=kernel,
+                            ),
+                        ),
+                        (index + 1, WaveEncoderUnits(channels=out_channels, out_channels=inner_channels)),
+                    )
+                },
                 "15": WaveEncoderUnitsWithConvolution(
                     in_channels=config.wave_decoder_channels[3],
                     out_channels=1,
@@ -447,4 +421,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 17674c44473d42ab
+# sha256 of all above: b474dbb59924b991

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 00cedbad2a61.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -322,8 +322,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Ernie4_5_MoeForCausalLM"], "hidden_act": "silu", "hidden_size": 2560,
 # "intermediate_size": 12288, "model_type": "ernie4_5_moe", "moe_intermediate_size": 1536, "moe_k": 6,
-# "moe_norm_min": 1e-12, "moe_num_experts": 64, "num_attention_heads": 20, "num_hidden_layers": 28,
-# "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
-# "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
-# transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: def7a1b6727592cd
+# "moe_norm_min": 1e-12, "moe_num_experts": 64, "moe_num_shared_experts": 2, "num_attention_heads": 20,
+# "num_hidden_layers": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+# "tie_word_embeddings": true, "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# transformers-default"]}
+# sha256 of all above: b1b2968253b87982

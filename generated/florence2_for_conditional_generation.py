@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -23,9 +23,10 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    # shape: model.multi_modal_projector.image_position_embed.column_embeddings.weight [50, 512]
+    projector_channels: int = 512
     # shape: model.vision_tower.blocks.0.0.channel_block.norm1.weight [128] and 3 more
     vision_hidden_sizes: tuple[int, ...] = (128, 256, 512, 1024)
-    output_size: int = 768  # shape: model.multi_modal_projector.image_proj_norm.weight [768]
     hidden_size: int = 768  # shape: model.language_model.decoder.embed_positions.weight [4098, 768]
     encoder_heads: int = 12  # config: text_config.encoder_attention_heads
     # shape and config: model.language_model.encoder.layers.{0..5}.self_attn.q_proj.weight [768, 768] = ...
@@ -161,13 +162,16 @@ class Projector(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.image_position_embed: Any = nn.ModuleDict(
-            {"column_embeddings": nn.Embedding(50, 512), "row_embeddings": nn.Embedding(50, 512)}
+            {
+                "column_embeddings": nn.Embedding(50, config.projector_channels),
+                "row_embeddings": nn.Embedding(50, config.projector_channels),
+            }
         )
         self.visual_temporal_embed: Any = nn.ParameterDict(
             {"pos_idx_to_embed": nn.Parameter(torch.zeros(100, config.vision_hidden_sizes[3]))}
         )
-        self.image_projection = nn.Linear(config.vision_hidden_sizes[3], config.output_size, bias=False)
-        self.image_proj_norm = nn.LayerNorm(config.output_size)
+        self.image_projection = nn.Linear(config.vision_hidden_sizes[3], config.hidden_size, bias=False)
+        self.image_proj_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[2:]
@@ -613,4 +617,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 40a7f55a7c57a015
+# sha256 of all above: 0f768eb083b7acae

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""google/fnet-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,11 +24,10 @@ class Config:
     """Sizes, each with what it is known from."""
 
     vocab_size: int = 32000  # shape: cls.predictions.bias [32000]
-    embedding_size: int = 768  # shape: fnet.embeddings.word_embeddings.weight [32000, 768]
+    hidden_size: int = 768  # shape: cls.seq_relationship.weight [2, 768]
     segments: int = 4  # shape: fnet.embeddings.token_type_embeddings.weight [4, 768]
     positions: int = 512  # shape: fnet.embeddings.position_embeddings.weight [512, 768]
     norm_eps: float = 1e-12  # config: layer_norm_eps
-    hidden_size: int = 768  # shape: cls.seq_relationship.weight [2, 768]
     intermediate_size: int = 3072  # shape: fnet.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     layers: int = 12  # name: fnet.encoder.layer.*
 
@@ -63,11 +62,11 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
-        self.token_type_embeddings = nn.Embedding(config.segments, config.embedding_size)
-        self.position_embeddings = nn.Embedding(config.positions, config.embedding_size)
-        self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.norm_eps)
-        self.projection = nn.Linear(config.embedding_size, config.hidden_size)
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.projection = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
@@ -211,4 +210,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 1ce780c56ef4e985
+# sha256 of all above: 52410f3f77c5f8c0

@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 00cedbad2a61.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,7 +41,6 @@ class Config:
     positions: int = 1025  # shape: vision_tower.embeddings.position_embeddings [1, 1025, 1024]
     input_size: int = 4096  # shape: multi_modal_projector.layer_norm.weight [4096]
     projector_size: int = 896  # shape: multi_modal_projector.linear_1.weight [896, 4096]
-    output_size: int = 896  # shape: multi_modal_projector.linear_2.weight [896, 896]
     factor: int = 2  # rule: families/qianfan_ocr.yaml: floor(1 / projector.ratio)
     # shape: language_model.model.layers.{0..23}.mlp.gate_proj.weight [4864, 896]
     text_intermediate_size: int = 4864
@@ -257,7 +256,7 @@ class Projector(nn.Module):
         self.projector_factor = config.factor
         self.layer_norm = nn.LayerNorm(config.input_size)
         self.linear_1 = nn.Linear(config.input_size, config.projector_size)
-        self.linear_2 = nn.Linear(config.projector_size, config.output_size)
+        self.linear_2 = nn.Linear(config.projector_size, config.text_hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer_norm(shuffle_patches(x, self.projector_factor))
@@ -448,4 +447,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 12903b644adfb38d
+# sha256 of all above: 645f89a828fce5ed

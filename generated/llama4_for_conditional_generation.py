@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 00cedbad2a61.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,8 +43,6 @@ class Config:
     projector_size: int = 4096  # shape: vision_model.vision_adapter.mlp.fc1.weight [4096, 5632]
     vision_output_size: int = 4096  # shape: vision_model.vision_adapter.mlp.fc2.weight [4096, 4096]
     factor: int = 2  # rule: families/llama4_vision.yaml: floor(1 / projector.ratio)
-    projector_input_size: int = 4096  # shape: multi_modal_projector.linear_1.weight [5120, 4096]
-    projector_output_size: int = 5120  # shape: multi_modal_projector.linear_1.weight [5120, 4096]
     # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.router.weight [16, 5120]
     experts: int = 16
     # shape: language_model.model.layers.{0..2,4..6,..}.feed_forward.experts.gate_up_proj [16, 5120, 16384]
@@ -375,7 +373,7 @@ class Projector(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.linear_1 = nn.Linear(config.projector_input_size, config.projector_output_size, bias=False)
+        self.linear_1 = nn.Linear(config.vision_output_size, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear_1(x)
@@ -652,4 +650,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta":
 # 10000}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f93a91c713074c9a
+# sha256 of all above: 305519e99bee21d9

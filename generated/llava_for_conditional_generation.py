@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 00cedbad2a61.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,7 +43,6 @@ class Config:
     # shape: vision_tower.vision_model.encoder.layers.{0..23}.mlp.fc1.weight [4096, 1024]
     vision_intermediate_size: int = 4096
     projector_size: int = 4096  # shape: multi_modal_projector.linear_1.weight [4096, 1024]
-    output_size: int = 4096  # shape: multi_modal_projector.linear_2.weight [4096, 4096]
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
     vision_layers: int = 24  # name: vision_tower.vision_model.encoder.layers.*
     vocab_size: int = 32064  # shape: language_model.lm_head.weight [32064, 4096]
@@ -247,7 +246,7 @@ class Projector(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.linear_1 = nn.Linear(config.vision_hidden_size, config.projector_size)
-        self.linear_2 = nn.Linear(config.projector_size, config.output_size)
+        self.linear_2 = nn.Linear(config.projector_size, config.text_hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear_2(F.gelu(self.linear_1(x)))
@@ -406,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 58b7e827a3aaa7d0
+# sha256 of all above: f4ac3bf1d7a5e42c

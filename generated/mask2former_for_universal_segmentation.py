@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,8 +41,6 @@ class Config:
     channels: int = 3
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
     patch_size: int = 4
-    # shape: model.pixel_level_module.encoder.encoder.layers.0.downsample.norm.weight [384]
-    norm_factor: int = 2
     # shape: model.transformer_module.decoder.mask_predictor.mask_embedder.0.0.weight [256, 256]
     inner_size: int = 256
     # shape: model.transformer_module.decoder.layers.{0..8}.fc1.weight [2048, 256]
@@ -406,9 +404,9 @@ class Downsampling(nn.Module):
     concatenated and projected to half of these channels with a norm before the projection.
     """
 
-    def __init__(self, config: Config, out_channels: int):
+    def __init__(self, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(config.norm_factor * out_channels)
+        self.norm = nn.LayerNorm(2 * out_channels)
         self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -657,7 +655,7 @@ class StageWithDownsampling(nn.Module):
         self.blocks = nn.ModuleList(
             BackboneLayer(config, hidden_size=hidden_size, heads=heads) for _ in range(layers)
         )
-        self.downsample = Downsampling(config, out_channels=out_channels)
+        self.downsample = Downsampling(out_channels=out_channels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         for index, layer in enumerate(self.blocks):
@@ -832,4 +830,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 750689f0a6a8cba0
+# sha256 of all above: 662f37300461bdef

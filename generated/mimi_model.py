@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 00cedbad2a61.
+"""kyutai/mimi: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,8 +43,14 @@ class Config:
     # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
+    # rule: vocabulary/config_codecs.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1) and 3 more
+    wave_encoder_strides: tuple[int, ...] = (4, 5, 6, 8)
+    # shape: encoder.layers.3.conv.weight [128, 64, 8] and 3 more
+    wave_encoder_kernels: tuple[int, ...] = (8, 10, 12, 16)
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
-    per_group: int = 512  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
+    wave_decoder_conv_strides: tuple[int, ...] = (8, 6, 5, 4)  # shape: decoder.layers: conv_stride of each
+    # shape: decoder.layers.2.conv.weight [1024, 512, 16] and 3 more
+    wave_decoder_kernels: tuple[int, ...] = (16, 12, 10, 8)
     encoder_layers: int = 8  # name: encoder_transformer.layers.*
     decoder_layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
@@ -257,46 +263,30 @@ class WaveEncoder(nn.ModuleDict):
                 "0": nn.ModuleDict(
                     {"conv": nn.Conv1d(config.sound_channels, config.wave_encoder_channels[0], kernel_size=7)}
                 ),
-                "1": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[0],
-                    out_channels=config.wave_encoder_inner_channels[0],
-                ),
-                "3": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[0],
-                    out_channels=config.wave_encoder_channels[1],
-                    units_stride=4,
-                    kernel=8,
-                ),
-                "4": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[1],
-                    out_channels=config.wave_encoder_inner_channels[1],
-                ),
-                "6": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[1],
-                    out_channels=config.wave_encoder_channels[2],
-                    units_stride=5,
-                    kernel=10,
-                ),
-                "7": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[2],
-                    out_channels=config.wave_encoder_inner_channels[2],
-                ),
-                "9": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[2],
-                    out_channels=config.wave_encoder_channels[3],
-                    units_stride=6,
-                    kernel=12,
-                ),
-                "10": WaveEncoderUnits(
-                    channels=config.wave_encoder_channels[3],
-                    out_channels=config.wave_encoder_inner_channels[3],
-                ),
-                "12": WaveEncoderUnitsWithConvolution(
-                    in_channels=config.wave_encoder_channels[3],
-                    out_channels=config.wave_encoder_channels[4],
-                    units_stride=8,
-                    kernel=16,
-                ),
+                **{
+                    str(place): unit
+                    for index, channels, inner_channels, out_channels, stride, kernel in zip(
+                        range(1, 13, 3),
+                        config.wave_encoder_channels[:-1],
+                        config.wave_encoder_inner_channels,
+                        config.wave_encoder_channels[1:],
+                        config.wave_encoder_strides,
+                        config.wave_encoder_kernels,
+                        strict=True,
+                    )
+                    for place, unit in (
+                        (index, WaveEncoderUnits(channels=channels, out_channels=inner_channels)),
+                        (
+                            index + 2,
+                            WaveEncoderUnitsWithConvolution(
+                                in_channels=channels,
+                                out_channels=out_channels,
+                                units_stride=stride,
+                                kernel=kernel,
+                            ),
+                        ),
+                    )
+                },
                 "14": WaveEncoderUnitsWithConvolution(
                     in_channels=config.wave_encoder_channels[4],
                     out_channels=config.hidden_size,
@@ -340,47 +330,31 @@ class WaveDecoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": nn.Conv1d(config.per_group, config.channels, kernel_size=7)}),
-                "2": WaveDecoderUnits(
-                    in_channels=config.channels,
-                    out_channels=config.wave_decoder_channels[0],
-                    conv_stride=8,
-                    kernel=16,
-                ),
-                "3": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[0],
-                    out_channels=config.wave_decoder_inner_channels[0],
-                ),
-                "5": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[0],
-                    out_channels=config.wave_decoder_channels[1],
-                    conv_stride=6,
-                    kernel=12,
-                ),
-                "6": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[1],
-                    out_channels=config.wave_decoder_inner_channels[1],
-                ),
-                "8": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[1],
-                    out_channels=config.wave_decoder_channels[2],
-                    conv_stride=5,
-                    kernel=10,
-                ),
-                "9": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[2],
-                    out_channels=config.wave_decoder_inner_channels[2],
-                ),
-                "11": WaveDecoderUnits(
-                    in_channels=config.wave_decoder_channels[2],
-                    out_channels=config.wave_decoder_channels[3],
-                    conv_stride=4,
-                    kernel=8,
-                ),
-                "12": WaveEncoderUnits(
-                    channels=config.wave_decoder_channels[3],
-                    out_channels=config.wave_decoder_inner_channels[3],
-                ),
+                "0": nn.ModuleDict({"conv": nn.Conv1d(config.hidden_size, config.channels, kernel_size=7)}),
+                **{
+                    str(place): unit
+                    for index, in_channels, out_channels, conv_stride, kernel, inner_channels in zip(
+                        range(2, 14, 3),
+                        [config.channels, *config.wave_decoder_channels[:-1]],
+                        config.wave_decoder_channels,
+                        config.wave_decoder_conv_strides,
+                        config.wave_decoder_kernels,
+                        config.wave_decoder_inner_channels,
+                        strict=True,
+                    )
+                    for place, unit in (
+                        (
+                            index,
+                            WaveDecoderUnits(
+                                in_channels=in_channels,
+                                out_channels=out_channels,
+                                conv_stride=conv_stride,
+                                kernel=kernel,
+                            ),
+                        ),
+                        (index + 1, WaveEncoderUnits(channels=out_channels, out_channels=inner_channels)),
+                    )
+                },
                 "14": WaveEncoderUnitsWithConvolution(
                     in_channels=config.wave_decoder_channels[3],
                     out_channels=1,
@@ -553,4 +527,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 5e95d9de969e64a9
+# sha256 of all above: 945ecdb83c78fb9d

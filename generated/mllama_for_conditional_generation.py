@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 00cedbad2a61.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -58,7 +58,6 @@ class Config:
     rotary_high_factor: float = 4.0  # config: text_config.rope_scaling.high_freq_factor
     rotary_original_positions: int = 8192  # config: text_config.rope_scaling.original_max_position_embeddings
     input_size: int = 7680  # shape: multi_modal_projector.weight [4096, 7680]
-    output_size: int = 4096  # shape: multi_modal_projector.weight [4096, 7680]
 
 
 @dataclass
@@ -520,7 +519,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.vision_model = ImageTiles(config)
-        self.multi_modal_projector = nn.Linear(config.input_size, config.output_size)
+        self.multi_modal_projector = nn.Linear(config.input_size, config.text_hidden_size)
         self.language_model: Any = nn.ModuleDict(
             {
                 "model": Decoder(config),
@@ -607,4 +606,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 82ebfb8a3310da38
+# sha256 of all above: c11ad0d728105b0f

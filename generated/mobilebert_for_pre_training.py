@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 00cedbad2a61.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,8 +35,7 @@ class Config:
     heads: int = 4  # config: num_attention_heads
     # shape and config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * ...
     head_dim: int = 32
-    # shape: mobilebert.encoder.layer.{0..23}.ffn.{0..2}.intermediate.dense.weight [512, 128]
-    intermediate_size: int = 512
+    inner_size: int = 512  # shape: mobilebert.encoder.layer.{0..23}.ffn.{0..2}.output.dense.weight [128, 512]
     layers: int = 24  # name: mobilebert.encoder.layer.*
 
 
@@ -141,8 +140,8 @@ class LmHead(nn.Module):
 
 
 class Attention(nn.Module):
-    """mobilebert.encoder.layer.*.attention: self-attention with queries and keys of the bottleneck and
-    values of the full width, then residual and an affine norm (MobileBERT).
+    """mobilebert.encoder.layer.*.attention: attention whose queries, keys and values come from three
+    different inputs.
     """
 
     def __init__(self, config: Config):
@@ -162,34 +161,32 @@ class Attention(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, values: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, seen: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.self.query(x), self.head_dim)
-        k = split_heads(self.self.key(x), self.head_dim)
+        k = split_heads(self.self.key(seen), self.head_dim)
         v = split_heads(self.self.value(values), self.head_dim)
-        y = self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
-        return self.output.LayerNorm(y + residual)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """mobilebert.encoder.layer.*.ffn.*: feed-forward network with its residual and an affine norm
-    (MobileBERT).
+    """mobilebert.encoder.layer.*.ffn.*: feed-forward network of another width than the layers': over
+    tokens (MLP-Mixer), of a second stream, of a bottleneck, or an adapter, with its residual and a norm
+    after it (MobileBERT).
     """
 
     def __init__(self, config: Config):
         super().__init__()
-        self.intermediate: Any = nn.ModuleDict(
-            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
-        )
+        self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.inner_size)})
         self.output: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "dense": nn.Linear(config.inner_size, config.narrow_size),
                 "LayerNorm": Affine(config.narrow_size),
             }
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.output.dense(F.relu(self.intermediate.dense(x)))
-        return self.output.LayerNorm(x + y)
+        return self.output.LayerNorm(x + self.output.dense(F.relu(self.intermediate.dense(x))))
 
 
 class Layer(nn.Module):
@@ -217,12 +214,10 @@ class Layer(nn.Module):
         )
         self.attention = Attention(config)
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(3))
-        self.intermediate: Any = nn.ModuleDict(
-            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
-        )
+        self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.inner_size)})
         self.output: Any = nn.ModuleDict(
             {
-                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "dense": nn.Linear(config.inner_size, config.narrow_size),
                 "LayerNorm": Affine(config.narrow_size),
                 "bottleneck": nn.ModuleDict(
                     {
@@ -234,19 +229,17 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        y = self.attention(
-            self.bottleneck.attention.LayerNorm(self.bottleneck.attention.dense(x)),
-            x,
-            self.bottleneck.input.LayerNorm(self.bottleneck.input.dense(x)),
-            mask,
+        asked = self.bottleneck.attention.LayerNorm(self.bottleneck.attention.dense(x))
+        y = self.attention.output.LayerNorm(
+            self.bottleneck.input.LayerNorm(self.bottleneck.input.dense(x))
+            + self.attention(asked, asked, x, mask)
         )
         for inner in self.ffn:
             y = inner(y)
         return self.output.bottleneck.LayerNorm(self.output.bottleneck.dense(self.last_feed_forward(y)) + x)
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
-        y = self.output.dense(F.relu(self.intermediate.dense(x)))
-        return self.output.LayerNorm(x + y)
+        return self.output.LayerNorm(x + self.output.dense(F.relu(self.intermediate.dense(x))))
 
 
 class Encoder(nn.Module):
@@ -330,4 +323,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: e392e40e071286e8
+# sha256 of all above: 2466b9bd099ad48b

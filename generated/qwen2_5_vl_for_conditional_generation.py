@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 00cedbad2a61.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,7 +36,6 @@ class Config:
     vision_head_dim: int = 80
     norm_eps: float = 1e-6  # config: rms_norm_eps
     merge_size: int = 2  # shape: visual.merger.mlp.0.weight [5120, 5120]
-    merged_size: int = 2048  # shape: visual.merger.mlp.2.weight [2048, 5120]
     channels: int = 3  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
@@ -321,7 +320,7 @@ class Merger(nn.Module):
                     config.merge_size**2 * config.vision_hidden_size,
                     config.merge_size**2 * config.vision_hidden_size,
                 ),
-                "2": nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size),
+                "2": nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.text_hidden_size),
             }
         )
 
@@ -550,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c325114955ad8675
+# sha256 of all above: af74e7b919568f79

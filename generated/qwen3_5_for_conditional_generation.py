@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 00cedbad2a61.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,7 +41,6 @@ class Config:
     kv_heads: int = 2  # shape: model.language_model.layers.{3..23..4}.self_attn.k_proj.weight [512, 1024]
     vision_hidden_size: int = 768  # shape: model.visual.pos_embed.weight [2304, 768]
     merge_size: int = 2  # shape: model.visual.merger.linear_fc1.weight [3072, 3072]
-    merged_size: int = 1024  # shape: model.visual.merger.linear_fc2.weight [1024, 3072]
     # shape: model.language_model.layers.{0..2,4..6,..}.mlp.gate_proj.weight [3584, 1024]
     text_intermediate_size: int = 3584
     vision_heads: int = 12  # config: vision_config.num_heads
@@ -438,7 +437,7 @@ class Merger(nn.Module):
         self.linear_fc1 = nn.Linear(
             config.merge_size**2 * config.vision_hidden_size, config.merge_size**2 * config.vision_hidden_size
         )
-        self.linear_fc2 = nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size)
+        self.linear_fc2 = nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.text_hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         blocks = self.norm(x).reshape(-1, self.merge_size**2 * x.shape[-1])
@@ -723,4 +722,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 1574ab9f5cf5728a
+# sha256 of all above: 6c33c5a94ba212f6

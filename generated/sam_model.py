@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,8 +32,8 @@ class Config:
     vision_heads: int = 12  # shape: vision_encoder.layers.0.attn.qkv.weight [2304, 768]
     vision_head_dim: int = 64  # shape: vision_encoder.layers.0.attn.rel_pos_h [27, 64]
     vision_norm_eps: float = 1e-6  # config: vision_config.layer_norm_eps
-    decoder_hidden_size: int = 256  # shape: mask_decoder.iou_token.weight [1, 256]
     decoder_heads: int = 8  # config: mask_decoder_config.num_attention_heads
+    decoder_hidden_size: int = 256  # shape: mask_decoder.iou_token.weight [1, 256]
     inner_size: int = 256  # shape: mask_decoder.iou_prediction_head.proj_in.weight [256, 256]
     vision_intermediate_size: int = 3072  # shape: vision_encoder.layers.0.mlp.lin1.weight [3072, 768]
     # shape: mask_decoder.transformer.layers.0.mlp.lin1.weight [2048, 256]
@@ -248,23 +248,24 @@ class Neck(nn.Module):
 
 class DecoderAttention(nn.Module):
     """mask_decoder.transformer.layers.*.self_attn,
-    mask_decoder.transformer.layers.*.cross_attn_token_to_image and 2 more: cross-attention whose keys
-    and values come from two different sequences.
+    mask_decoder.transformer.layers.*.cross_attn_token_to_image and 2 more: attention whose queries,
+    keys and values come from three different inputs.
     """
 
     def __init__(self, config: Config, head_dim: int):
         super().__init__()
         self.head_dim = head_dim
-        self.q_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
-        self.k_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
-        self.v_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
-        self.out_proj = nn.Linear(config.decoder_heads * head_dim, config.decoder_hidden_size)
+        self.q_proj = nn.Linear(256, config.decoder_heads * head_dim)
+        self.k_proj = nn.Linear(256, config.decoder_heads * head_dim)
+        self.v_proj = nn.Linear(256, config.decoder_heads * head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * head_dim, 256)
 
     def forward(self, x: Tensor, seen: Tensor, values: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(seen), self.head_dim)
         v = split_heads(self.v_proj(values), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class MaskMaps(nn.Module):
@@ -564,13 +565,13 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["SamModel"], "mask_decoder_config": {"hidden_act": "relu", "layer_norm_eps":
-# 1e-06, "model_type": "sam_mask_decoder", "num_attention_heads": 8}, "model_type": "sam",
-# "prompt_encoder_config": {"hidden_act": "gelu", "image_size": 1024, "layer_norm_eps": 1e-06, "model_type":
-# "sam_prompt_encoder"}, "vision_config": {"global_attn_indexes": [2, 5, 8, 11], "hidden_act": "gelu",
-# "hidden_size": 768, "layer_norm_eps": 1e-06, "mlp_dim": 3072, "model_type": "sam_vision_model",
+# {"config": {"architectures": ["SamModel"], "mask_decoder_config": {"hidden_act": "relu", "iou_head_depth":
+# 3, "layer_norm_eps": 1e-06, "model_type": "sam_mask_decoder", "num_attention_heads": 8}, "model_type":
+# "sam", "prompt_encoder_config": {"hidden_act": "gelu", "image_size": 1024, "layer_norm_eps": 1e-06,
+# "model_type": "sam_prompt_encoder"}, "vision_config": {"global_attn_indexes": [2, 5, 8, 11], "hidden_act":
+# "gelu", "hidden_size": 768, "layer_norm_eps": 1e-06, "mlp_dim": 3072, "model_type": "sam_vision_model",
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "output_channels": 256, "patch_size":
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: bc0e438d839fa06e
+# sha256 of all above: 9c1be89abd30724c

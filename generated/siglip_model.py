@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 00cedbad2a61.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,7 +37,6 @@ class Config:
     norm_eps: float = 1e-6  # default: text_config.layer_norm_eps, left out: the default of siglip_text_model
     vision_layers: int = 12  # name: vision_model.encoder.layers.*
     text_layers: int = 12  # name: text_model.encoder.layers.*
-    projection_size: int = 768  # shape: text_model.head.weight [768, 768]
 
 
 @dataclass
@@ -270,7 +269,7 @@ class TextEncoder(nn.Module):
             {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
-        self.head = nn.Linear(config.hidden_size, config.projection_size)
+        self.head = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
@@ -342,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 0ac8cc84c07dfbf1
+# sha256 of all above: a82a96083d51df16

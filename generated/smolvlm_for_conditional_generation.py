@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 00cedbad2a61.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -42,7 +42,6 @@ class Config:
     # shape: model.vision_model.encoder.layers.{0..11}.mlp.fc1.weight [3072, 768]
     vision_intermediate_size: int = 3072
     input_size: int = 12288  # shape: model.connector.modality_projection.proj.weight [576, 12288]
-    output_size: int = 576  # shape: model.connector.modality_projection.proj.weight [576, 12288]
     factor: int = 4  # config: scale_factor
     # default: vision_config.layer_norm_eps, left out: the default of smolvlm_vision
     vision_norm_eps: float = 1e-6
@@ -281,7 +280,7 @@ class Projector(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.projector_factor = config.factor
-        self.proj = nn.Linear(config.input_size, config.output_size, bias=False)
+        self.proj = nn.Linear(config.input_size, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.proj(shuffle_patches(x, self.projector_factor))
@@ -438,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8f9a280922e10d92
+# sha256 of all above: dc5f31361fbf342c

@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 00cedbad2a61.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -140,7 +140,7 @@ class CrossAttention(nn.Module):
         self.o = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
         if has_relative_attention_bias:
             # unused: positions of an encoder and a decoder have no distance
-            self.relative_attention_bias = nn.Embedding(32, 8)
+            self.relative_attention_bias = nn.Embedding(config.buckets, config.heads)
 
     def forward(
         self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
@@ -256,9 +256,8 @@ class Encoder(nn.Module):
         x = embedded
         mask = padding_mask(attention_mask)
         buckets = relative_buckets(relative_distances(x), self.buckets, self.max_distance)
-        bias = masked_bias(
-            self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None], mask
-        )
+        bias = self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+        bias = masked_bias(bias, mask)
         for layer in self.block:
             x = layer(x, bias)
         return self.final_layer_norm(x)
@@ -290,9 +289,8 @@ class Decoder(nn.Module):
         mask = causal_mask(x, attention_mask)
         before = (-relative_distances(x)).clamp(min=0)
         buckets = bucket_logarithmic(before, self.buckets, self.max_distance)
-        bias = masked_bias(
-            self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None], mask
-        )
+        bias = self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+        bias = masked_bias(bias, mask)
         for layer in self.block:
             x = layer(x, bias, encoder_hidden_states, cross_attention_mask)
         return self.final_layer_norm(x)
@@ -358,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 18ff8c674ac82d5c
+# sha256 of all above: 0cd2602753fdda54

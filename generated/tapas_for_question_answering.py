@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 00cedbad2a61.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -305,8 +305,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"add_cross_attention": false, "allow_empty_column_selection": false, "architectures":
 # ["TapasForQuestionAnswering"], "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
 # "layer_norm_eps": 1e-12, "max_num_columns": 32, "max_num_rows": 64, "max_position_embeddings": 1024,
-# "model_type": "tapas", "num_attention_heads": 12, "num_hidden_layers": 12, "reset_position_index_per_cell":
-# true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
-# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
-# config: transformers-default"]}
-# sha256 of all above: fb681e8eccbe8488
+# "model_type": "tapas", "num_aggregation_labels": 0, "num_attention_heads": 12, "num_hidden_layers": 12,
+# "reset_position_index_per_cell": true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522},
+# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
+# the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 1da8eb7993daad71

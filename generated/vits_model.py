@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -465,10 +465,14 @@ class DurationPredictor(nn.Module):
         # unused: read in training alone
         self.post_conv_dds = nn.ModuleDict(
             {
-                "convs_dilated": nn.ModuleList(nn.Conv1d(1, 192, kernel_size=3) for _ in range(3)),
-                "convs_pointwise": nn.ModuleList(nn.Conv1d(192, 192, kernel_size=1) for _ in range(3)),
-                "norms_1": nn.ModuleList(nn.LayerNorm(config.hidden_size) for _ in range(3)),
-                "norms_2": nn.ModuleList(nn.LayerNorm(config.hidden_size) for _ in range(3)),
+                "convs_dilated": nn.ModuleList(
+                    nn.Conv1d(1, config.inner_size, kernel_size=config.dilated_width) for _ in range(3)
+                ),
+                "convs_pointwise": nn.ModuleList(
+                    nn.Conv1d(config.inner_size, config.inner_size, kernel_size=1) for _ in range(3)
+                ),
+                "norms_1": nn.ModuleList(nn.LayerNorm(config.inner_size) for _ in range(3)),
+                "norms_2": nn.ModuleList(nn.LayerNorm(config.inner_size) for _ in range(3)),
             }
         )
         self.post_conv_pre = nn.Conv1d(1, 192, kernel_size=1)  # unused: read in training alone
@@ -488,21 +492,23 @@ class DurationPredictor(nn.Module):
                             "conv_dds": nn.ModuleDict(
                                 {
                                     "convs_dilated": nn.ModuleList(
-                                        nn.Conv1d(1, 192, kernel_size=3) for _ in range(3)
+                                        nn.Conv1d(1, config.inner_size, kernel_size=config.dilated_width)
+                                        for _ in range(3)
                                     ),
                                     "convs_pointwise": nn.ModuleList(
-                                        nn.Conv1d(192, 192, kernel_size=1) for _ in range(3)
+                                        nn.Conv1d(config.inner_size, config.inner_size, kernel_size=1)
+                                        for _ in range(3)
                                     ),
                                     "norms_1": nn.ModuleList(
-                                        nn.LayerNorm(config.hidden_size) for _ in range(3)
+                                        nn.LayerNorm(config.inner_size) for _ in range(3)
                                     ),
                                     "norms_2": nn.ModuleList(
-                                        nn.LayerNorm(config.hidden_size) for _ in range(3)
+                                        nn.LayerNorm(config.inner_size) for _ in range(3)
                                     ),
                                 }
                             ),
-                            "conv_pre": nn.Conv1d(1, 192, kernel_size=1),
-                            "conv_proj": nn.Conv1d(192, 29, kernel_size=1),
+                            "conv_pre": nn.Conv1d(1, config.inner_size, kernel_size=1),
+                            "conv_proj": nn.Conv1d(config.inner_size, 29, kernel_size=1),
                         }
                     )
                     for _ in range(4)
@@ -560,7 +566,12 @@ class Model(nn.Module):
                 "conv_proj": nn.Conv1d(192, 384, kernel_size=1),
                 "wavenet": nn.ModuleDict(
                     {
-                        "in_layers": nn.ModuleList(Conv1dParametrized(192, 384, 5) for _ in range(16)),
+                        "in_layers": nn.ModuleList(
+                            Conv1dParametrized(
+                                config.couplings_conv_pre_channels, config.couplings_wavenet_channels, 5
+                            )
+                            for _ in range(16)
+                        ),
                         "res_skip_layers": nn.ModuleList(
                             [
                                 *(Conv1dParametrized(192, 384, 1) for _ in range(15)),
@@ -619,4 +630,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 803f3faa2c39cadc
+# sha256 of all above: 03d573fd508e119e

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 00cedbad2a61.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,7 +36,6 @@ class Config:
     conv_layers_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride[0] and 6 more
     # shape: wav2vec2.feature_extractor.conv_layers.0.conv.weight [512, 1, 10] and 6 more
     conv_layers_kernel_sizes: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
-    feature_size: int = 512  # shape: wav2vec2.feature_projection.layer_norm.weight [512]
     layers: int = 24  # name: wav2vec2.encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
@@ -254,8 +253,8 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
-                "projection": nn.Linear(config.feature_size, config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.out_channels, eps=config.norm_eps),
+                "projection": nn.Linear(config.out_channels, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
@@ -325,4 +324,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ac51dbfafdb751af
+# sha256 of all above: 62d132ead4c2c6a1

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,6 @@ class Config:
     out_channels: int = 512  # shape: wav2vec2.feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
     # shape: wav2vec2.encoder.layers.{0..11}.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
-    feature_size: int = 512  # shape: quantizer.weight_proj.weight [640, 512]
     groups: int = 2  # config: num_codevector_groups
     group_codes: int = 320  # shape and config: quantizer.weight_proj.weight [640, 512] = groups * group_codes
     code_size: int = 128  # shape: quantizer.codevectors [1, 640, 128]
@@ -200,7 +199,7 @@ class Quantizer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.quantizer_groups = config.groups
-        self.weight_proj = nn.Linear(config.feature_size, config.groups * config.group_codes)
+        self.weight_proj = nn.Linear(config.out_channels, config.groups * config.group_codes)
         self.codevectors = nn.Parameter(torch.zeros(1, config.groups * config.group_codes, config.code_size))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -279,8 +278,8 @@ class Encoder(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
-                "projection": nn.Linear(config.feature_size, config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.out_channels, eps=config.norm_eps),
+                "projection": nn.Linear(config.out_channels, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
@@ -362,4 +361,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 08a9f731999ad0e2
+# sha256 of all above: 6b8ffddf759f8151

@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 00cedbad2a61.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,7 +35,6 @@ class Config:
     # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
     group_size: int = 48
     norm_eps: float = 1e-5  # config: layer_norm_eps
-    feature_size: int = 512  # shape: feature_projection.layer_norm.weight [512]
     layers: int = 12  # name: encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
@@ -303,8 +302,8 @@ class Model(nn.Module):
         )
         self.feature_projection: Any = nn.ModuleDict(
             {
-                "layer_norm": nn.LayerNorm(config.feature_size, eps=config.norm_eps),
-                "projection": nn.Linear(config.feature_size, config.hidden_size),
+                "layer_norm": nn.LayerNorm(config.out_channels, eps=config.norm_eps),
+                "projection": nn.Linear(config.out_channels, config.hidden_size),
             }
         )
         self.encoder: Any = nn.ModuleDict(
@@ -368,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 9d6d1381afbd7a02
+# sha256 of all above: 37e474220d13ee00

@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 00cedbad2a61.
+"""openai/whisper-small: written by mapper 0.1.0, rules 5b56f9f0899e.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -281,4 +281,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 432ad8b9149ab3c9
+# sha256 of all above: 23885463a68f6cf4
