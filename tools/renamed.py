@@ -29,8 +29,8 @@ from mapper.architecture import Architecture, Place, Question  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.inference import outline  # noqa: E402
 from mapper.inference.case import Case  # noqa: E402
-from mapper.inference.config import IDLE  # noqa: E402
 from mapper.inference.facts import Facts  # noqa: E402
+from mapper.inference.fields import IDLE  # noqa: E402
 from mapper.inference.infer import infer  # noqa: E402
 from mapper.inference.scopes import Scope, every_place  # noqa: E402
 from mapper.inference.twins import KIND, OFFSET  # noqa: E402

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, cast
 
-from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
+from mapper.inference.fields import Found, idle_of, is_said, is_same, spread, tells_apart, without_like
 from mapper.inference.forms import ANY, ANYWHERE, could_be_meant, field_names, is_form, may_be_there
 from mapper.inference.scopes import Scope
 from mapper.inference.unheeded import NOTHING, Told, must_be_read, repeats_a_number
@@ -19,23 +18,10 @@ from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 from mapper.words import parts
 
-IDLE = "fields.idle"  # the fact with names of fields that, as a user says, change nothing
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
 _TYPES = "layer_types"  # the field that says of each layer which kind it is of
 _SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
-
-
-@dataclass(frozen=True)
-class Found:
-    """A field of the config: its dotted name from the top, and its value."""
-
-    name: str
-    value: Any
-    wanted: bool = True  # False: it stands where an object should be that holds the field
-    default_of: str = ""  # the type whose own default it is, where the file leaves it out
-    by_form: bool = False  # no rule has its whole name: it is known where a fact comes from it
-    is_name: bool = False  # that there is such a field is all that is read of it
 
 
 class Config:
@@ -309,7 +295,7 @@ class Config:
         unknown = (
             found
             for whole in left
-            for found in _spread(whole)
+            for found in spread(whole)
             if idle.isdisjoint((found.name, found.name.partition(".")[0]))
             and not repeats_a_number(found.value, found.name, read)
         )
@@ -320,11 +306,11 @@ class Config:
                 not told.says(found.name, found.value)
                 and must_be_read(found.name, found.value, self.vocabulary, self.is_of_a_class)
             )
-            or _tells_apart(found.value, counts)
+            or tells_apart(found.value, counts)
             or self.is_of_layer(found.name)
         ]
-        lone = _lone(asked)
-        return [found for found in asked if not (found.name in lone and _is_said(found, said))]
+        lone = without_like(asked)
+        return [found for found in asked if not (found.name in lone and is_said(found, said))]
 
     def disputed(self, said: Mapping[str, Any]) -> list[str]:
         """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own.
@@ -338,7 +324,7 @@ class Config:
             f"{found.name} = {shown(found.value)}"
             for found, values in named
             if values is not None
-            and not any(_same(found.value, value) for value in (*values, *said.values()))
+            and not any(is_same(found.value, value) for value in (*values, *said.values()))
         ]
 
     def is_of_layer(self, field: str) -> bool:
@@ -441,66 +427,5 @@ def changes_nothing(found: Found, ignored: Ignored) -> bool:
         return True
     for name in (found.name, last):
         if name in ignored.valued:
-            return any(_same(found.value, value) for value in ignored.valued[name])
+            return any(is_same(found.value, value) for value in ignored.valued[name])
     return False
-
-
-def _spread(found: Found) -> Iterator[Found]:
-    """A field, or the fields of an object that nobody opened, each by its dotted name."""
-    if not isinstance(found.value, Mapping):
-        yield found
-        return
-    for name, value in found.value.items():
-        yield from _spread(Found(f"{found.name}.{name}", value))
-
-
-def _tells_apart(value: Any, counts: Container[int]) -> bool:
-    """Whether a field is a list with a word or a mark for each layer, of which some differ."""
-    if not isinstance(value, list) or len(value) not in counts:
-        return False
-    are_marks = all(isinstance(item, str) or item in (0, 1) for item in value)
-    return are_marks and any(item != value[0] for item in value)
-
-
-def idle_of(said: Mapping[str, Any]) -> set[str]:
-    """The fields that change nothing, as a user says."""
-    return {name.strip() for name in str(said.get(IDLE, "")).split(",") if name.strip()}
-
-
-def _lone(left: Sequence[Found]) -> set[str]:
-    """The fields whose value no other has; of flags, none with a word of its name."""
-    keys = {found.name: _keys(found) for found in left}
-    counts = Counter(key for found in keys.values() for key in found)
-    return {name for name, found in keys.items() if all(counts[key] == 1 for key in found)}
-
-
-def _keys(found: Found) -> set[tuple[str, str]]:
-    """What a field has in common with those that may be meant by the same answer: values, and of flags words."""
-    value = found.value
-    if isinstance(value, bool):
-        return {(str(value), word) for word in parts(found.name.rpartition(".")[2])}
-    if isinstance(value, list):
-        value = [value.index(item) for item in value]
-    return {("", repr(float(value) if isinstance(value, int) else value))}
-
-
-def _is_said(found: Found, said: Mapping[str, Any]) -> bool:
-    """Whether a user gave what a field has: the same value under the same word, a list whose entries differ where those
-    of the field do."""
-    words = set(parts(found.name.rpartition(".")[2]))
-    alike = [name for name, value in said.items() if name != IDLE and _repeats(value, found.value)]
-    return any(
-        isinstance(found.value, list)
-        or not words.isdisjoint(part for word in name.split(".") for part in parts(word))
-        for name in alike
-    )
-
-
-def _repeats(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and isinstance(other, list):
-        return [one.index(item) for item in one] == [other.index(item) for item in other]
-    return _same(one, other)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)

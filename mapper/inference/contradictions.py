@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Block, Leaf, Place, Question
 from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.flows import arithmetic
-from mapper.inference.config import IDLE, Config, Found, idle_of
+from mapper.inference.config import Config
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
+from mapper.inference.fields import IDLE, Found, idle_of
 from mapper.inference.hints import DEFAULT
 from mapper.inference.roots import task_of_config
 from mapper.inference.scopes import TOWER_LISTS, Scope

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from mapper.errors import listed, shorten
-from mapper.inference.config import Found
 from mapper.inference.evidence import Known
+from mapper.inference.fields import Found
 from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.rulebook.facts import FactRule
 from mapper.rulebook.values import NUMBERS, checked, shown

@@ -21,7 +21,7 @@ from mapper.inference.config import Config
 from mapper.inference.matching import FamilyMatch, is_recognised, match_family
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
-from mapper.inference.part import Home
+from mapper.inference.part import Checked, Home, Part, Stranger
 from mapper.naming.towers import HALVES
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region, pattern_words
 from mapper.rulebook.facts import TYPE
@@ -40,38 +40,6 @@ if TYPE_CHECKING:
 
 TEXT = "text"  # the tower that speaks for what no tower's words name
 _COMPILED: WeakKeyDictionary[Rulebook, Vocabulary] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True)
-class Part:
-    """One tower and the family that reads it."""
-
-    tower: str
-    folder: str  # the field of the config that holds the tower's own; "" where that stands at the top
-    model_type: str  # as its config calls it, or, where that is silent, the family of the whole
-    family: Family
-    region: Region  # the paths that the family's words are meant for
-    is_listed: bool = True  # False: its own part of the config names a type that no family lists
-
-
-@dataclass(frozen=True)
-class Stranger:
-    """A tower of a type that no family lists."""
-
-    tower: str
-    folder: str
-    region: Region
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A family, and the part of a checkpoint that it speaks about."""
-
-    family: Family
-    folder: str  # of the config
-    model_type: str | None  # None: as the config says
-    names: Names
-    leaves: list[Leaf]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from mapper.inference.completeness import (
     unpromised,
     varying,
 )
-from mapper.inference.families import Checked
 from mapper.inference.outline import Outline
+from mapper.inference.part import Checked
 from mapper.rulebook.families import field_of
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mapper.inference.computed import sources
-from mapper.inference.config import Found
 from mapper.inference.entries import from_field, is_named, is_unknown, mapped
+from mapper.inference.fields import Found
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import FactRule
 

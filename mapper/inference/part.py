@@ -11,8 +11,9 @@ from mapper.naming.towers import Folder
 from mapper.words import shared_start
 
 if TYPE_CHECKING:
-    from mapper.architecture import Place
+    from mapper.architecture import Leaf, Place
     from mapper.rulebook.families import Family
+    from mapper.rulebook.vocabulary import Region
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,35 @@ def _above_lists(folder: Folder) -> Folder:
     """The folder that holds the first list on the way to one."""
     at = next((at for at, word in enumerate(folder) if isinstance(word, tuple)), None)
     return folder if at is None else folder[: max(at - 1, 0)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tower and the family that reads it."""
+
+    tower: str
+    folder: str  # the field of the config that holds the tower's own; "" where that stands at the top
+    model_type: str  # as its config calls it, or, where that is silent, the family of the whole
+    family: Family
+    region: Region  # the paths that the family's words are meant for
+    is_listed: bool = True  # False: its own part of the config names a type that no family lists
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A tower of a type that no family lists."""
+
+    tower: str
+    folder: str
+    region: Region
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A family, and the part of a checkpoint that it speaks about."""
+
+    family: Family
+    folder: str  # of the config
+    model_type: str | None  # None: as the config says
+    names: Names
+    leaves: list[Leaf]

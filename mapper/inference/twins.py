@@ -25,10 +25,11 @@ from mapper.inference.completeness import (
 )
 from mapper.inference.computed import sources
 from mapper.inference.evidence import Known
-from mapper.inference.families import Families, Part, gather, towers_of, words_of
+from mapper.inference.families import Families, gather, towers_of, words_of
 from mapper.inference.matching import FamilyMatch, is_recognised, judged_home
 from mapper.inference.names import ends
 from mapper.inference.names import words_of as words_of_place
+from mapper.inference.part import Part
 from mapper.inference.scopes import is_part
 from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import in_region, pattern_words
