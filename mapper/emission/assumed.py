@@ -13,7 +13,7 @@ _SHOWN = 12
 
 
 def assumed(architecture: Architecture) -> str:
-    """`Assumed, as nothing here says it: norm.eps = 1e-05 (families/gpt2.yaml).`; "" where nothing is, or a type vouches for it.
+    """`Assumed, as nothing here says it: norm.eps = 1e-05 (layer_norm_epsilon, left out: the default of gpt2).`; "" where nothing is, or a type vouches for it.
 
     What is so of nearly every model unless something says otherwise is left out.
     """

@@ -123,7 +123,7 @@ class Facts:
     def formula_ahead(self, scope: Scope, name: str) -> str:
         """The formula of a fact that follows from sizes which are not solved yet, and so has some value; "" for any other."""
         for rule in self.rules(scope, name):
-            if rule.doubt or rule.value is not UNSET:
+            if (rule.doubt or rule.value is not UNSET) and self.speaking.has_names(rule, scope):
                 return ""
             if sources(rule):
                 return "" if self.by_rules.has_bases(rule, scope) else formula(rule)

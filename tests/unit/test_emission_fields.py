@@ -280,7 +280,7 @@ def test_a_class_of_two_towers_is_told_how_many_layers_each_has() -> None:
     ("family", "names"),
     [
         ("textnet", ["FirstStage", "SecondStage"]),
-        ("sam3_vision", ["NeckLayer", "NeckLayerWithMaxPooling"]),
+        ("sam3_vision", ["NeckLayer", "NeckLayerWithTwofoldUpsampling"]),
     ],
 )
 def test_classes_that_no_part_tells_apart_are_told_by_their_docstring_or_place(
