@@ -17,6 +17,8 @@ _CLASSIFIER: BlockPath = (("classifier", None),)
 # roles that words of layers, decoders or projections give, which say nothing of a map behind a whole model
 _GUESSED = (None, "down", "up", "lm_head", "first", "second")
 _WORDS = {"lm", "vocab", "ctc"}  # of a map that gives words
+# of a map of what is given beside the words, or of what no class is
+_OTHERS = {"in", "input", "inputs", "time", "step", "condition", "cond", "film", "feature", "features", "latent"}
 
 
 class _Wrapped(NamedTuple):
@@ -55,6 +57,7 @@ def heads_of_unwrapped(leaves: Sequence[Leaf]) -> Shown:
         return
     (found,) = unknown
     is_map = found.kind == "Linear" and len(weight_of(found)) == 2 and len(set(sides_of(found))) == 2
+    is_map = is_map and _OTHERS.isdisjoint(parts(str(found.place[0])))
     known = {leaf.role for leaf in tops if leaf.block == ()}
     if (
         not is_map

@@ -1,5 +1,6 @@
 """Networks as tutorials and their readers write them, under names of their own: what sizes show, and what must be asked."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -45,6 +46,20 @@ def test_a_convolution_of_one_place_from_what_a_block_reads_to_what_it_gives_sta
         model, x = residual(has_norm), torch.randn(2, 3, 9, 9)
         built = mapper.build(model.state_dict(), hints=RESIDUAL)
         torch.testing.assert_close(built(x).output, model["net"](x))
+
+
+@pytest.mark.parametrize("name", ["attention", "mask", "scale", "sigma"])
+def test_what_may_scale_what_a_block_gives_is_not_added_to_it(name):
+    block = {"conv1": nn.Conv2d(8, 16, 3, 1, 1), "conv2": nn.Conv2d(16, 16, 3, 1, 1), name: nn.Conv2d(8, 16, 1)}
+    parts = {"stem": nn.Conv2d(3, 8, 3, 1, 1), "blk": nn.ModuleDict(block), "fc": nn.Linear(16, 5)}
+    read = mapper.inspect(nn.ModuleDict(parts).state_dict()).architecture
+    assert ("chain.reads", "fc") in {(question.fact, str(question.at)) for question in read.questions}
+
+
+def test_two_heads_of_one_folder_are_not_added():
+    head = {"conv1": nn.Conv2d(8, 16, 3, 1, 1), "conv2": nn.Conv2d(16, 4, 3, 1, 1), "boxes": nn.Conv2d(8, 4, 1)}
+    parts = {"stem": nn.Conv2d(3, 8, 3, 1, 1), "head": nn.ModuleDict(head)}
+    assert mapper.inspect(nn.ModuleDict(parts).state_dict()).architecture.reading == "skeleton"
 
 
 class Bottleneck(nn.Module):

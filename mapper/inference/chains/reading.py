@@ -249,7 +249,7 @@ def _in_line(
     if in_lists_alike(elements):
         return None
     main, beside = apart(elements, words.shortcut)
-    left, more = apart_by_sizes(main)
+    left, more = apart_by_sizes(main, words.gating | words.weighing | words.masking | words.querying)
     if more and not more.keys() & beside.keys():
         found = _with_branches(left, beside | more, rest, words, hints, keeps_order)
         if found:

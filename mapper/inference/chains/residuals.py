@@ -54,19 +54,24 @@ def apart(
     return main, beside
 
 
-def apart_by_sizes(elements: Sequence[Element]) -> tuple[list[Element], dict[Home, list[Element]]]:
+def apart_by_sizes(
+    elements: Sequence[Element], scaling: Container[str]
+) -> tuple[list[Element], dict[Home, list[Element]]]:
     """The same where no word says it: a convolution of one place from what its block reads to what that gives.
 
-    The other convolutions of the folder make that way, too, and none of them reads what it gives.
+    The other convolutions of the folder make that way, too, and none of them reads what it gives. It has a norm of its own, or
+    its name is the next of theirs: another may scale what they give, as one with one of the `scaling` words does, or be a head.
     """
     beside: dict[Home, list[Element]] = {}
     for element in elements:
         place = element.leaf.place
         homes = [tuple(place[:at]) for at in (len(place) - 1, len(place) - 2) if at > 0]
+        homes = [] if any(is_of(part, scaling) for part in place) else homes
         home = next((home for home in homes if _goes_beside(element, elements, home)), None)
         if home is not None:
             own = [one for one in elements if one is element or _is_of_it(one, element, home, elements)]
-            beside.setdefault(home, []).extend(own)
+            if len(own) > 1 or _is_of_series(element, elements, home):
+                beside.setdefault(home, []).extend(own)
     taken = {id(one) for own in beside.values() for one in own}
     return [one for one in elements if id(one) not in taken], beside
 
@@ -78,6 +83,8 @@ def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> b
     others = [one for one in others if one is not element]
     if not _is_point(element) or element.inputs == element.outputs or len(others) < 2:
         return False
+    if not any(one.is_main and one.inputs == element.outputs for one in elements if one not in others):
+        return False
     if any(
         one.group != CONVOLUTION or one.is_transposed or one.leaf.place[: len(folder)] == folder
         for one in others
@@ -86,6 +93,13 @@ def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> b
     in_names = sorted(others, key=lambda one: natural(one.name))  # else as the file has them
     leads = any(_leads(order, element) for order in (in_names, others))
     return leads and any(set(one.kernel) != {1} for one in others)
+
+
+def _is_of_series(element: Element, elements: Sequence[Element], home: Home) -> bool:
+    """Whether its name is that of the other convolutions of its folder but for the number: `conv3` beside `conv1`, `conv2`."""
+    inside = [one for one in elements if tuple(one.leaf.place[: len(home)]) == home and one.is_main]
+    names = {str(one.leaf.place[-1]).rstrip("0123456789") for one in inside}
+    return names == {str(element.leaf.place[-1]).rstrip("0123456789")}
 
 
 def _leads(order: Sequence[Element], beside: Element) -> bool:
