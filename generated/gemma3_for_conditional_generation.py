@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 4661e1d84506.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 12bb8fe042bd.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -502,4 +502,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 25e8f7a0d6876e35
+# sha256 of all above: 397c78f28af3820f

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 4661e1d84506.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 12bb8fe042bd.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -897,4 +897,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: df287cb1882fe963
+# sha256 of all above: 1d5bf70606cc11ee
