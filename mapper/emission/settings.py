@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mapper.architecture import Block, Fact, Leaf
 from mapper.flows import arithmetic
+from mapper.flows.deciding import with_decided
 from mapper.flows.flow import Flow
 from mapper.flows.language import copied, parse_expression
 
 _WIDTH = "hidden_size"
-_DECIDING = re.compile(r"\bif fact\.(\w+) == \d")
 INDEX = "index"  # what an argument calls the number of an element of a list
 
 
@@ -44,17 +43,8 @@ def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
     """The flow's `shapes` and `leaves` for one role."""
     rule = flow.rule
     shape = tuple(rule.shapes.get(role, ())) or _as_wide(leaf, block)
-    shape = tuple(_without_decided(extent, rule.body, block) for extent in shape)
+    shape = with_decided(shape, rule.body, block.facts)
     return Setting(shape, rule.leaves.get(role), block.facts, block.role)
-
-
-def _without_decided(extent: str, body: str, block: Block) -> str:
-    """An extent with the numbers of factors by which the forward was chosen: with others it would be another one."""
-    for name in _DECIDING.findall(body):
-        if type(value := block.facts[name].value if name in block.facts else None) is int:
-            factor = "" if value == 1 else f"{value} * "
-            extent = re.sub(rf"\b{name} \* ", factor, extent)
-    return extent
 
 
 def _as_wide(leaf: Leaf, block: Block) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf
@@ -41,7 +41,7 @@ def with_widths(settings: Settings, program: Program, stages: Stages, without: C
     """
     followed = Widths(program)
     blocks = {id(leaf): piece.block for piece in program.pieces.values() for leaf in _leaves(piece.block)}
-    names = _Names(settings, blocks, followed.all())
+    names = _Names(settings, blocks, followed.all(), towers=_towers(program))
     names.join_alike(followed)
     stages.same = [*names.same()]
     found = names.filled(settings)
@@ -55,6 +55,7 @@ class _Names:
     blocks: dict[int, Block]
     widths: list[Width]
     declarations: dict[tuple[int, int], list[tuple[Leaf, Said]]] = field(default_factory=dict)
+    towers: dict[int, str] = field(default_factory=dict)  # block -> the role of the one right below the root
 
     def filled(self, settings: Settings, made: dict[int, Fact] | None = None) -> Settings:
         """The settings with the extents that are open declared, as far as something is said of their widths."""
@@ -99,7 +100,7 @@ class _Names:
         """Of each width that flows call by several sizes these, each with the tower that it is in: they are one."""
         for width in self.widths:
             plain = [
-                (fact, leaf.block[0][0] if leaf.block else "")
+                (fact, self.towers.get(id(self.blocks.get(id(leaf))), ""))
                 for leaf, said in self.declared(width)
                 for name, fact in said.facts.items()
                 if name == said.text
@@ -211,11 +212,21 @@ def _declaring(said: Setting, leaf: Leaf, axis: int, name: Said) -> Setting:
     return replace(said, shape=(*shape[:axis], text, *shape[axis + 1 :]), facts={**facts, **own})
 
 
+def _towers(program: Program) -> dict[int, str]:
+    """The tower of each block, by its identity: a saved model has no paths of roles."""
+    root = list(program.pieces.values())[-1].block
+    items = [(role, item) for role, value in root.roles.items() for item in _listed(value)]
+    tops = [(role, item) for role, item in items if isinstance(item, Block)]
+    return {id(block): role for role, top in tops for block in (top, *top.blocks())}
+
+
 def _leaves(block: Block) -> Iterator[Leaf]:
     for value in block.roles.values():
-        yield from (
-            item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf)
-        )
+        yield from (item for item in _listed(value) if isinstance(item, Leaf))
+
+
+def _listed(value: Leaf | Block | list[Block] | list[Leaf]) -> Sequence[Leaf | Block]:
+    return value if isinstance(value, list) else [value]
 
 
 def made_sizes(names: _Names, program: Program, stages: Stages, without: Collection[str]) -> dict[int, Fact]:

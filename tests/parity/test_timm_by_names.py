@@ -169,7 +169,10 @@ def test_a_network_that_its_config_and_names_tell(
     assert read.reading == "unverified", (read.questions, read.findings, read.missing)
     assert not read.unmapped
     (tmp_path / "generated_model.py").write_text(mapper.generate(tmp_path, hints=hints))
-    built, loaded = mapper.build(tmp_path, hints=hints), imported(tmp_path / "generated_model.py").load(tmp_path)
+    built, loaded = (
+        mapper.build(tmp_path, hints=hints),
+        imported(tmp_path / "generated_model.py").load(tmp_path),
+    )
     check_keys(tmp_path, built, loaded)
     image = torch.randn((2, 3, side, side), generator=torch.Generator().manual_seed(1))
     with torch.no_grad(), quiet():

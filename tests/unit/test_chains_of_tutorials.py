@@ -50,14 +50,22 @@ def test_a_convolution_of_one_place_from_what_a_block_reads_to_what_it_gives_sta
 
 @pytest.mark.parametrize("name", ["attention", "mask", "scale", "sigma"])
 def test_what_may_scale_what_a_block_gives_is_not_added_to_it(name):
-    block = {"conv1": nn.Conv2d(8, 16, 3, 1, 1), "conv2": nn.Conv2d(16, 16, 3, 1, 1), name: nn.Conv2d(8, 16, 1)}
+    block = {
+        "conv1": nn.Conv2d(8, 16, 3, 1, 1),
+        "conv2": nn.Conv2d(16, 16, 3, 1, 1),
+        name: nn.Conv2d(8, 16, 1),
+    }
     parts = {"stem": nn.Conv2d(3, 8, 3, 1, 1), "blk": nn.ModuleDict(block), "fc": nn.Linear(16, 5)}
     read = mapper.inspect(nn.ModuleDict(parts).state_dict()).architecture
     assert ("chain.reads", "fc") in {(question.fact, str(question.at)) for question in read.questions}
 
 
 def test_two_heads_of_one_folder_are_not_added():
-    head = {"conv1": nn.Conv2d(8, 16, 3, 1, 1), "conv2": nn.Conv2d(16, 4, 3, 1, 1), "boxes": nn.Conv2d(8, 4, 1)}
+    head = {
+        "conv1": nn.Conv2d(8, 16, 3, 1, 1),
+        "conv2": nn.Conv2d(16, 4, 3, 1, 1),
+        "boxes": nn.Conv2d(8, 4, 1),
+    }
     parts = {"stem": nn.Conv2d(3, 8, 3, 1, 1), "head": nn.ModuleDict(head)}
     assert mapper.inspect(nn.ModuleDict(parts).state_dict()).architecture.reading == "skeleton"
 

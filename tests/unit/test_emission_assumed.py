@@ -21,8 +21,9 @@ def first_lines(family: str, with_config: bool, **hints: object) -> str:
 
 def test_a_default_of_a_family_is_named_as_assumed() -> None:
     hints = {"attention.heads": 4, "feed_forward.activation": "gelu_new"}
-    assert "Assumed, as nothing here says it: norm.eps = 1e-5 (layer_norm_epsilon, left out: the default of gpt2)" in first_lines(
-        "gpt2", False, **hints
+    assert (
+        "Assumed, as nothing here says it: norm.eps = 1e-5 (layer_norm_epsilon, left out: the default of gpt2)"
+        in first_lines("gpt2", False, **hints)
     )
 
 

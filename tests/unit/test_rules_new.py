@@ -224,12 +224,12 @@ def test_a_draft_that_is_settled_checks_and_runs(
 
 
 def test_a_list_of_layers_that_no_word_names_is_said(tmp_path: Path) -> None:
-    text = draft(own(blocks="stack"), SHIPPED)
+    text = draft(own(blocks="pile"), SHIPPED)
     start = text.index("#   vocabulary: layers")
     (tmp_path / "vocabulary").mkdir()
     file = tmp_path / "vocabulary" / "layers.yaml"  # as the draft says
     file.write_text("".join(line[4:] + "\n" for line in text[start:].splitlines()[:2]))
-    again = draft(own(blocks="stack"), Rulebook([tmp_path]))
+    again = draft(own(blocks="pile"), Rulebook([tmp_path]))
     assert "no list of layers" in text and "no list of layers" not in again
     shown = "two norms in the order of their names"  # of one layer
     assert all(shown not in rows(text)[norm] and shown in rows(again)[norm] for norm in ("n1", "n2"))

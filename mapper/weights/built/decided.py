@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mapper.architecture import Block
+from mapper.flows.deciding import with_decided
 from mapper.flows.flow import parse_flow
 from mapper.flows.guards import Answers, Unknown, holds
 from mapper.flows.references import has_role
@@ -26,10 +27,18 @@ def decided(rule: FlowRule, blocks: Sequence[Block]) -> FlowRule:
     body = "\n".join(map(ast.unparse, kept))
     named = {node.id for statement in kept for node in ast.walk(statement) if isinstance(node, ast.Name)}
     absent = {role for role in rule.options if role not in named and not _has(role, blocks)}
-    shapes = {role: said for role, said in rule.shapes.items() if role not in absent}
+    shapes = {
+        role: _with_decided(said, rule, blocks) for role, said in rule.shapes.items() if role not in absent
+    }
     leaves = {role: said for role, said in rule.leaves.items() if role not in absent}
     options = tuple(role for role in rule.options if role not in absent)
     return replace(rule, body=body, options=options, shapes=shapes, leaves=leaves)
+
+
+def _with_decided(extents: tuple[str, ...], rule: FlowRule, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """A shape with the factors that decide alike in all blocks: no guard is left to show that they did."""
+    found = {with_decided(extents, rule.body, block.facts) for block in blocks}
+    return found.pop() if len(found) == 1 else extents
 
 
 def _has(role: str, blocks: Iterable[Block]) -> bool:
