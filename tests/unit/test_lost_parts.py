@@ -88,6 +88,9 @@ def test_an_image_is_made_as_large_as_the_config_says(words: str, lost: str) -> 
         ("segformer", "a segmentation head", "decode_head.classifier"),
         ("t5gemma2", "", ".mlp.gate_proj"),
         ("tapas", "heads for cells", "aggregation_classifier"),
+        ("mobilebert", "", "cls.predictions.transform"),
+        ("electra", "a generator", "generator_predictions."),
+        ("deimv2", "", "blocks.0.layers."),
         ("d_fine", "projected maps", "model.decoder_input_proj."),  # the decoder is wider than the maps
     ],
 )
