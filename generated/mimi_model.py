@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules aadb88207de5.
+"""kyutai/mimi: written by mapper 0.1.0, rules 80eaf4a07707.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -527,4 +527,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 9abba654a120551f
+# sha256 of all above: ca79a55a421b77f5

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules aadb88207de5.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 80eaf4a07707.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -44,7 +44,6 @@ class Config:
 class Output:
     """What the model returns."""
 
-    logits: Tensor
     last_hidden_state: Tensor
     pooler_output: Tensor
 
@@ -187,7 +186,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with a pooler and a masked language modeling head."""
+    """The model with a pooler and no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -208,8 +207,7 @@ class Model(nn.Module):
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
         x = self.tower(input_ids, attention_mask, position_ids)
         pooler_output = self.pooler(x)
-        logits = F.linear(x, self.embeddings.word_embeddings.weight)
-        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
+        return Output(last_hidden_state=x, pooler_output=pooler_output)
 
     def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
@@ -248,4 +246,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: 30b6e44b71c8d302
+# sha256 of all above: 7458c00be4ae8c9a

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules aadb88207de5.
+"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules 80eaf4a07707.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,7 +40,6 @@ class Config:
 class Output:
     """What the model returns."""
 
-    logits: Tensor
     last_hidden_state: Tensor
     pooler_output: Tensor
 
@@ -166,7 +165,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with a pooler and a masked language modeling head."""
+    """The model with a pooler and no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -188,8 +187,7 @@ class Model(nn.Module):
         """
         x = self.tower(input_ids, attention_mask, token_type_ids, position_ids)
         pooler_output = self.pooler(x)
-        logits = F.linear(x, self.embeddings.word_embeddings.weight)
-        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
+        return Output(last_hidden_state=x, pooler_output=pooler_output)
 
     def tower(
         self,
@@ -231,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 676aa9d304dcaf29
+# sha256 of all above: bd7e10b0a641f579

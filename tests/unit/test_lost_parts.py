@@ -101,6 +101,21 @@ def test_what_all_layers_lost_is_missed(family: str, words: str, lost: str) -> N
         assert infer(without(known, lost), RULEBOOK).reading == "skeleton"
 
 
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [("roberta", "lm_head."), ("fnet", "cls."), ("mobilebert", "cls.")],
+)
+def test_a_base_model_alone_has_no_head_of_masked_words(family: str, head: str) -> None:
+    """The tied table by itself was taken for the head that the config names."""
+    (own,) = (item.examples for item in RULEBOOK.families if item.name == family)
+    every = (header(item) for item in own if item.expect.get("reading") == "exact")
+    known = next(one for one in every if any(name.startswith(head) for name in one.tensors))
+    assert "masked_lm" in str(infer(known, RULEBOOK).root.flow)
+    rest = {name: info for name, info in known.tensors.items() if not name.startswith(head)}
+    read = infer(replace(known, tensors=rest), RULEBOOK)
+    assert read.reading != "exact" or any("base model alone" in note for note in read.notes)
+
+
 def test_a_norm_of_experts_that_dense_layers_store_is_not_read() -> None:
     """Files of A.X-K1 have it in all layers; it stood in the forward of dense ones, too."""
     known = example("axk1")
