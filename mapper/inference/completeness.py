@@ -207,7 +207,7 @@ def broken_promises(
             if (
                 promised
                 and not names.has(pattern)
-                and all(map(names.has, family.present_beside.get(pattern, ())))
+                and all(map(names.has, family.present_beside.get((field, pattern), ())))
             ):
                 lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
             if not promised and names.has(pattern):

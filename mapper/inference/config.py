@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from mapper.inference.completed import Completed, complete
-from mapper.inference.fields import Found, idle_of, is_said, is_same, spread, tells_apart, without_like
+from mapper.inference.fields import Found, idle_of, is_said, is_same, spread, tells_apart, with_lone_values
 from mapper.inference.forms import ANY, ANYWHERE, could_be_meant, field_names, is_form, may_be_there
 from mapper.inference.scopes import Scope
 from mapper.inference.unheeded import NOTHING, Told, must_be_read, repeats_a_number
@@ -309,7 +309,7 @@ class Config:
             or tells_apart(found.value, counts)
             or self.is_of_layer(found.name)
         ]
-        lone = without_like(asked)
+        lone = with_lone_values(asked)
         return [found for found in asked if not (found.name in lone and is_said(found, said))]
 
     def disputed(self, said: Mapping[str, Any]) -> list[str]:

@@ -46,7 +46,7 @@ def idle_of(said: Mapping[str, Any]) -> set[str]:
     return {name.strip() for name in str(said.get(IDLE, "")).split(",") if name.strip()}
 
 
-def without_like(left: Sequence[Found]) -> set[str]:
+def with_lone_values(left: Sequence[Found]) -> set[str]:
     """The fields whose value no other has; of flags, none with a word of its name."""
     keys = {found.name: _keys(found) for found in left}
     counts = Counter(key for found in keys.values() for key in found)

@@ -19,18 +19,8 @@ _GUESSED = (None, "down", "up", "lm_head", "first", "second")
 _WORDS = {"lm", "vocab", "ctc"}  # of a map that gives words
 # of a map of what is given beside the words, or of what no class is
 _OTHERS = {
-    "in",
-    "input",
-    "inputs",
-    "time",
-    "step",
-    "condition",
-    "cond",
-    "film",
-    "feature",
-    "features",
-    "latent",
-}
+    "in", "input", "inputs", "time", "step", "condition", "cond", "film", "feature", "features", "latent",
+}  # fmt: skip
 
 
 class _Wrapped(NamedTuple):

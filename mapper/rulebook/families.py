@@ -44,9 +44,8 @@ class Family:
     present_if_of: dict[
         str, dict[str, tuple[str, ...]]
     ]  # model_type -> the same, where it differs for that type
-    present_beside: dict[
-        str, tuple[str, ...]
-    ]  # pattern -> patterns without which no field of the config says that it is there
+    # field of the config and pattern -> patterns without which it does not say that it is there
+    present_beside: dict[tuple[str, str], tuple[str, ...]]
     unbiased: (
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import chain, product
-from typing import Any
+from typing import Any, TypeVar
 
 from mapper._dataclass import dataclass
 from mapper.rulebook.complete import EITHER
@@ -20,6 +20,7 @@ from mapper.rulebook.strict import Document
 TABLES = ("requires", "optional")  # what a row of `types:` may have besides facts
 BIASES = "*.bias"  # of what must be there: the bias of each map and LayerNorm
 _CHOICE = re.compile(r"\{([^{}]*,[^{}]*)\}")  # but not {root} and {n}
+_Key = TypeVar("_Key")
 ROLE = "role"  # the entry of roles among entries of names
 _OF_NAME = ("role", "kind", "form", "unused", "has", "lacks")  # what may be said of a name
 _OF_TOWER = ("any", "called", "folders")  # what may be said of a tower besides model types
@@ -33,7 +34,7 @@ class Needed:
     roles: list[str] = field(default_factory=list)
     implies: dict[str, list[str]] = field(default_factory=dict)
     present_if: dict[str, list[str]] = field(default_factory=dict)
-    present_beside: dict[str, list[str]] = field(default_factory=dict)
+    present_beside: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by field and pattern
     varies: list[str] = field(default_factory=list)
     optional: list[str] = field(default_factory=list)
     is_biased: bool = False
@@ -65,10 +66,10 @@ class Needed:
         if row == ROLE:
             self.varies += fields.inner(fields.data["optional"], "optional").words(row)
             return
+        beside: list[str] = []
         if isinstance(said, dict):
             inner = fields.inner(said, "optional", row)
             beside = [name for text in inner.words("beside") for name in patterns(text)]
-            self.present_beside |= dict.fromkeys(patterns(row), beside)
             said = inner.need("config")
             inner.done(("config", "beside"))
         if names := said if isinstance(said, list) else [said]:
@@ -79,6 +80,7 @@ class Needed:
                     fields.fail("expected a field of the config, or null", "optional", row)
                 if name:
                     self.present_if.setdefault(name, []).extend(patterns(row))
+                    self.present_beside |= {(name, pattern): beside for pattern in patterns(row) if beside}
 
 
 def patterns(row: str) -> list[str]:
@@ -327,8 +329,8 @@ def _lists(fields: Fields, key: str, only_if_there: bool = False) -> dict[str, t
     return found
 
 
-def _beside(every: Iterable[Needed]) -> dict[str, list[str]]:
-    return {pattern: names for needed in every for pattern, names in needed.present_beside.items()}
+def _beside(every: Iterable[Needed]) -> dict[tuple[str, str], list[str]]:
+    return {key: names for needed in every for key, names in needed.present_beside.items()}
 
 
 def _unbiased(optional: list[str]) -> tuple[str, ...]:
@@ -336,5 +338,5 @@ def _unbiased(optional: list[str]) -> tuple[str, ...]:
     return tuple(pattern.removesuffix(".bias") for pattern in optional if pattern.endswith(".bias"))
 
 
-def _frozen(table: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+def _frozen(table: dict[_Key, list[str]]) -> dict[_Key, tuple[str, ...]]:
     return {key: tuple(dict.fromkeys(items)) for key, items in table.items()}

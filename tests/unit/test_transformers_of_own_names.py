@@ -59,6 +59,13 @@ def test_two_maps_at_the_top_that_no_word_knows_are_not_taken_for_a_head():
     assert {leaf.role for leaf in found.leaves if leaf.place in (("verdict",), ("other",))} == {None}
 
 
+def test_a_map_of_what_is_given_beside_the_words_is_no_head():
+    model = encoder()
+    model["film"] = model.pop("verdict")
+    found = mapper.inspect(model.state_dict()).architecture
+    assert "classifier" not in {leaf.role for leaf in found.leaves if leaf.place == ("film",)}
+
+
 def decoder():
     """A decoder whose gate stands beside `up` and `down` in the layer itself, where others have a router called so."""
     block = {
