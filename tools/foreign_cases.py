@@ -24,6 +24,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 from torch import nn
+from torchvision_operators import left_out
 
 Input = (
     tuple[int, ...] | str | float | dict[str, "Input"]
@@ -467,25 +468,14 @@ def write(name: str, row: Row, folder: Path) -> None:
     torch.save({"inputs": inputs, "outputs": outputs, "kinds": kinds}, folder / f"{name}.io")
 
 
-def leave_operators() -> None:
-    """Import torchvision's Python beside a torch that its compiled operators are not for: no case calls them."""
-    described = torch.library.register_fake
-
-    def register(name: Any, *arguments: Any, **more: Any) -> Any:
-        return (lambda function: function) if str(name).startswith("torchvision::") else described(name, *arguments, **more)  # fmt: skip
-
-    torch.library.register_fake = register
-
-
 def main() -> None:
-    leave_operators()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("cases", type=Path, help="where to put them")
     parser.add_argument("--only", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="CASE", help="these cases")  # fmt: skip
     arguments = parser.parse_args()
     for name in arguments.only:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), left_out():
                 write(name, ROWS[name], arguments.cases)
         except Exception as error:  # another package may fail in any way: the others are made all the same
             print(f"{name}: not made: {type(error).__name__}: {error}")

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from foreign_cases import Row, leave_operators, write
+from foreign_cases import Row, write
+from torchvision_operators import left_out
 
 PARAMETERS, PIXELS, TRIED = 3e7, 260, 25
 
@@ -49,8 +50,8 @@ def make(timm: Any, name: str, folder: Path, classes: int) -> bool:
 
 
 def main() -> None:
-    leave_operators()
-    timm = importlib.import_module("timm")
+    with left_out():
+        timm = importlib.import_module("timm")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("cases", type=Path, help="where to put them")
     parser.add_argument("--only", nargs="+", metavar="MODULE", help="of these modules")

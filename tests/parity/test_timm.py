@@ -14,11 +14,7 @@ from torch import nn
 import mapper
 from mapper.rulebook.rulebook import Rulebook
 from tests.parity.harness import TOLERANCE, check_keys, imported, quiet, randomise, record_line
-
-try:
-    import timm
-except (ImportError, RuntimeError):  # without torchvision, or with one for another torch
-    pytest.skip("timm cannot be imported", allow_module_level=True)
+from tests.parity.timm_reference import timm
 
 SMALLER: dict[str, dict[str, Any]] = {  # family -> what makes its networks small
     "timm_efficientnet": {},

@@ -12,11 +12,7 @@ from safetensors.torch import save_file
 
 import mapper
 from tests.parity.harness import check_keys, imported, quiet, randomise
-
-try:
-    import timm
-except (ImportError, RuntimeError):  # without torchvision, or with one for another torch
-    pytest.skip("timm cannot be imported", allow_module_level=True)
+from tests.parity.timm_reference import timm
 
 TOLERANCE = 1e-4  # of the scores' standard deviation: float32, and up to a hundred layers of random weights
 SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 4}
