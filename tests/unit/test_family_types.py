@@ -209,7 +209,8 @@ def test_a_field_may_say_something_only_beside_what_else_is_there(names: str, va
         TALE.partition("\ntypes:")[0]
         + "\noptional: {shared.up: {config: [shared, shared_old], beside: layers.0.gate}}\n"
     )
-    assert found.present_beside == {"shared.up": ("layers.0.gate",)}
+    beside = ("layers.0.gate",)
+    assert found.present_beside == {("shared", "shared.up"): beside, ("shared_old", "shared.up"): beside}
     assert found.present_if == {"shared": ("shared.up",), "shared_old": ("shared.up",)}
     tree = grow({f"{names}.weight": TensorInfo((2, 2), "F32")})
     lacking, extra = broken_promises(found, {"shared": value}, Names(tree))
