@@ -15,8 +15,9 @@ NAMING = "naming"
 NUMBER = "{n}"  # in a pattern: any index; the first of them is the layer's
 PART = "{e}"  # in a target: the number of one of the tensors that are stacked in this one
 # How a tensor was arranged, and what the value says.
-ARRANGEMENTS = ("pairs", "thirds", "transposed", "plus", "negative_exp", "flat_axis", "row")
-SETTINGS = ("value", "length", "absent", "metadata", "map", "group", "bent")
+ARRANGEMENTS = ("pairs", "thirds", "groups", "rows", "transposed", "plus", "negative_exp", "flat_axis", "row")
+COUNTED = ("pairs", "thirds", "groups", "rows")  # by a key of the metadata, or several
+SETTINGS = ("value", "length", "absent", "present", "metadata", "map", "ratio", "of", "group", "bent")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from mapper import limits
 from mapper.errors import FormatError, SourceError, listed, shorten
-from mapper.rulebook.namings import NUMBER, PART, Naming, namings, words
+from mapper.rulebook.namings import COUNTED, NUMBER, PART, Naming, namings, words
 
 if TYPE_CHECKING:
     import torch
@@ -162,8 +162,9 @@ def _arranged(part: Named[Any], naming: Naming, contents: Contents[Any], prefix:
     """Enter how the tensor was moved, to be undone when it is read."""
     table, numbers, _ = longest(naming.arranged, part.stored.name) or ({}, [], "")
     for word, value in table.items():
-        if word in ("pairs", "thirds"):
-            value = _count(contents.metadata, prefix + value, numbers, part, file)
+        if word in COUNTED:
+            keys = [value] if isinstance(value, str) else value
+            value = [_count(contents.metadata, prefix + key, numbers, part, file) for key in keys]
             _check_rows(part, word, value, file)
         part.arrange.append(partial(_ARRANGEMENTS[word], value))
         part.shape = _SHAPES.get(word, _same)(part.shape)
@@ -180,21 +181,29 @@ def _count(metadata: dict[str, Any], key: str, numbers: list[str], part: Named[A
     return value
 
 
-def _check_rows(part: Named[Any], word: str, heads: int, file: str) -> None:
-    step = heads * (2 if word == "pairs" else 3)
-    if not part.shape or part.shape[0] % step:
-        seen = f"the shape {list(part.shape)}, which {heads:,} heads do not divide"
+def _check_rows(part: Named[Any], word: str, counts: list[int], file: str) -> None:
+    heads, groups = counts[0], counts[-1]
+    step = {"pairs": 2 * heads, "rows": heads}.get(word, heads + 2 * groups)
+    if heads % groups or not part.shape or part.shape[0] % step:
+        shown = f"{heads:,} heads" + (f" in {groups:,} groups" if groups != heads else "")
+        seen = f"the shape {list(part.shape)}, which {shown} do not divide"
         raise FormatError(f"{file}: tensor {shorten(part.stored.name)} has {seen}")
 
 
-def _pairs(heads: int, tensor: torch.Tensor) -> torch.Tensor:
+def _pairs(counts: list[int], tensor: torch.Tensor) -> torch.Tensor:
     """Neighbours that rotate together, row by row of each head, back to halves."""
-    return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).reshape(tensor.shape)
+    return tensor.unflatten(0, (counts[0], -1, 2)).transpose(1, 2).reshape(tensor.shape)
 
 
-def _thirds(heads: int, tensor: torch.Tensor) -> torch.Tensor:
-    """All queries, all keys, all values, back to the three of each head together."""
-    return tensor.unflatten(0, (3, heads, -1)).transpose(0, 1).reshape(tensor.shape)
+def _groups(counts: list[int], tensor: torch.Tensor) -> torch.Tensor:
+    """All queries, all keys, all values, back to those of each group of heads together: its queries, its key, its value."""
+    import torch
+
+    heads, groups = counts[0], counts[-1]
+    size = tensor.shape[0] // (heads + 2 * groups)
+    parts = tensor.split([heads * size, groups * size, groups * size])
+    split = [part.unflatten(0, (groups, -1)) for part in parts]
+    return torch.cat(split, dim=1).reshape(tensor.shape)
 
 
 def _same(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -203,7 +212,9 @@ def _same(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 _ARRANGEMENTS: dict[str, Callable[[Any, Any], Any]] = {
     "pairs": _pairs,
-    "thirds": _thirds,
+    "thirds": _groups,  # each head a group
+    "groups": _groups,
+    "rows": lambda _, tensor: tensor.reshape(-1),  # a vector, stored in rows
     "transposed": lambda _, tensor: tensor.t().contiguous() if tensor.dim() == 2 else tensor,
     "plus": lambda added, tensor: tensor - added,
     "negative_exp": lambda _, tensor: (-tensor).log(),  # what was stored as -exp(x), back to x
@@ -213,6 +224,7 @@ _ARRANGEMENTS: dict[str, Callable[[Any, Any], Any]] = {
 _SHAPES: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
     "transposed": lambda shape: shape[::-1] if len(shape) == 2 else shape,
     "flat_axis": lambda shape: (*shape[:1], 1, *shape[1:]),
+    "rows": lambda shape: (math.prod(shape),),
     "row": lambda shape: (1, math.prod(shape)),
 }
 
@@ -237,7 +249,7 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
         for full in (prefix + key, key):
             value = metadata.get(full)
             if value is not None:
-                return setting["map"].get(str(value)) if "map" in setting else value
+                return _mapped(setting["map"], value) if "map" in setting else value
     if "length" in setting and setting["length"] in metadata:
         value = metadata[setting["length"]]
         return int(value) if isinstance(value, int) else len(value) if isinstance(value, list) else None
@@ -245,9 +257,29 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
         group = {name: metadata.get(prefix + key) for name, key in setting["group"].items()}
         used = next(iter(group.values())) not in (None, "none")
         return {name: value for name, value in group.items() if value is not None} if used else None
+    if "ratio" in setting:
+        return _ratio(setting, metadata, prefix)
     if "absent" in setting:
         return setting["absent"] not in names
+    if "present" in setting:
+        return setting["present"] in names
     return setting.get("value")
+
+
+def _mapped(table: dict[str, Any], value: Any) -> Any:
+    """What stands for a value in the model's config: for each of a list its own."""
+    if isinstance(value, list):
+        return [table.get(str(one)) for one in value]
+    return table.get(str(value))
+
+
+def _ratio(setting: dict[str, Any], metadata: dict[str, Any], prefix: str) -> float | None:
+    """How much a number is of another, or of one that is divided by a third: the turned channels of those of a head."""
+    part, *whole = [cast("Any", metadata.get(prefix + key)) for key in (setting["ratio"], *setting["of"])]
+    if type(part) is not int or not all(type(one) is int and one > 0 for one in whole):
+        return None
+    found: float = part * math.prod(whole[1:]) / whole[0]
+    return int(found) if found.is_integer() and found > 1 else found
 
 
 def _bent(

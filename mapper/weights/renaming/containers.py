@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, listed, shorten
-from mapper.rulebook.namings import NUMBER, PART, Naming, namings, words
+from mapper.rulebook.namings import COUNTED, NUMBER, PART, Naming, namings, words
 from mapper.sources.renaming import Contents, config_of, divisor, longest, naming_of
 from mapper.sources.renaming import named as read_names
 from mapper.weights.renaming.table import NoPlace
@@ -46,8 +46,8 @@ class Stored:
     @property
     def shape(self) -> tuple[int, ...]:
         shape = self.info.shape
-        for word, _ in reversed(self.steps):
-            shape = _SHAPES[word](shape) if word in _SHAPES else shape
+        for word, value in reversed(self.steps):
+            shape = _SHAPES[word](value, shape) if word in _SHAPES else shape
         return (len(self.sources), *shape) if len(self.sources) > 1 else shape
 
     def of(self, read: Read) -> torch.Tensor:
@@ -168,8 +168,12 @@ def _enter_setting(
     keys = setting.get("metadata") or ()
     value = fields.get(name)
     for key in [keys] if isinstance(keys, str) else keys:
-        if value is not None and "map" not in setting:
-            packed.metadata[key if key.split(".")[0] in _SHARED else prefix + key] = value
+        if value is not None and (isinstance(value, list) or "map" not in setting):
+            stored = _unmapped(setting["map"], value) if "map" in setting else value
+            packed.metadata[key if key.split(".")[0] in _SHARED else prefix + key] = stored
+    if "ratio" in setting and value is not None:
+        whole = [packed.metadata[prefix + key] for key in setting["of"]]
+        packed.metadata[prefix + setting["ratio"]] = int(value * (whole[0] // math.prod(whole[1:])))
     bent = setting.get("bent")
     if bent and fields.get(f"{name}.rope_type") == bent["rope_type"]:
         packed.small[bent["by"]] = _divisors(bent, name, fields)
@@ -178,6 +182,14 @@ def _enter_setting(
         value = fields.get(f"{name}.{inner}")
         if value is not None and fields.get(f"{name}.rope_type") != "default":
             packed.metadata[prefix + key] = value
+
+
+def _unmapped(table: Mapping[str, Any], values: list[Any]) -> list[Any]:
+    """A list of the model's config as the metadata has it. Raises ValueError for what no entry stands for."""
+    backwards = {value: key for key, value in table.items()}
+    if not all(value in backwards for value in values):
+        raise ValueError(values)
+    return [{"True": True, "False": False}.get(backwards[value], backwards[value]) for value in values]
 
 
 def _divisors(bent: Mapping[str, Any], name: str, fields: _Fields) -> list[float]:
@@ -225,9 +237,10 @@ def _place(targets: Mapping[tuple[str, ...], tuple[str, ...]], name: str) -> tup
 
 
 def _patterns(parts: list[str]) -> Iterator[tuple[str, ...]]:
-    """The words as targets have them: the first number a layer's, a second one that of a stacked tensor."""
-    numbers = iter((NUMBER, PART))
-    yield tuple(next(numbers, word) if word.isdigit() else word for word in parts)
+    """The words as targets have them: the first number a layer's, a second one that of a stacked tensor or of the target."""
+    for words_for in ((NUMBER, PART), (NUMBER,)):
+        numbers = iter(words_for)
+        yield tuple(next(numbers, word) if word.isdigit() else word for word in parts)
 
 
 def _stored(
@@ -240,33 +253,45 @@ def _stored(
 ) -> Stored:
     table, _, _ = longest(naming.arranged, name) or ({}, [], "")
     steps = tuple(
-        (word, metadata.get(prefix + value) if word in ("pairs", "thirds") else value)
+        (word, _counts(value, metadata, prefix) if word in COUNTED else value)
         for word, value in table.items()
     )
     return Stored(tuple(sources), checkpoint.tensors[sources[0]], steps)
 
 
-def _into_pairs(heads: int, tensor: torch.Tensor) -> torch.Tensor:
+def _counts(keys: str | list[str], metadata: Mapping[str, Any], prefix: str) -> list[Any]:
+    return [metadata.get(prefix + key) for key in ([keys] if isinstance(keys, str) else keys)]
+
+
+def _into_pairs(counts: list[int], tensor: torch.Tensor) -> torch.Tensor:
     """Halves of each head to neighbours that rotate together, row by row."""
-    return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).reshape(tensor.shape)
+    return tensor.unflatten(0, (counts[0], 2, -1)).transpose(1, 2).reshape(tensor.shape)
 
 
-def _into_thirds(heads: int, tensor: torch.Tensor) -> torch.Tensor:
-    """The three of each head together to all queries, all keys, all values."""
-    return tensor.unflatten(0, (heads, 3, -1)).transpose(0, 1).reshape(tensor.shape)
+def _from_groups(counts: list[int], tensor: torch.Tensor) -> torch.Tensor:
+    """Queries, key and value of each group of heads together to all queries, all keys, all values."""
+    import torch
+
+    heads, groups = counts[0], counts[-1]
+    size = tensor.shape[0] // (heads + 2 * groups)
+    parts = tensor.unflatten(0, (groups, -1)).split([heads // groups * size, size, size], dim=1)
+    return torch.cat([part.flatten(0, 1) for part in parts]).reshape(tensor.shape)
 
 
 _BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
     "pairs": _into_pairs,
-    "thirds": _into_thirds,
+    "thirds": _from_groups,
+    "groups": _from_groups,
+    "rows": lambda counts, tensor: tensor.reshape(counts[0], -1),
     "transposed": lambda _, tensor: tensor.t() if tensor.dim() == 2 else tensor,
     "plus": lambda added, tensor: tensor.float() + added,
     "negative_exp": lambda _, tensor: -tensor.float().exp(),
     "flat_axis": lambda _, tensor: tensor.squeeze(1),
     "row": lambda _, tensor: tensor.reshape(-1),
 }
-_SHAPES: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
-    "transposed": lambda shape: shape[::-1] if len(shape) == 2 else shape,
-    "flat_axis": lambda shape: (*shape[:1], *shape[2:]),
-    "row": lambda shape: (math.prod(shape),),
+_SHAPES: dict[str, Callable[[Any, tuple[int, ...]], tuple[int, ...]]] = {
+    "rows": lambda counts, shape: (counts[0], math.prod(shape) // counts[0]),
+    "transposed": lambda _, shape: shape[::-1] if len(shape) == 2 else shape,
+    "flat_axis": lambda _, shape: (*shape[:1], *shape[2:]),
+    "row": lambda _, shape: (math.prod(shape),),
 }
