@@ -91,14 +91,10 @@ class Asked:
 
     def _why(self, scope: Scope, fact: str, has_candidates: bool) -> str:
         """Why nobody knows a fact, where a rule says it; of one that may be any number, those that are usual."""
-        if doubt := self.facts.doubt(scope, fact):
-            return doubt.doubt
+        doubt = self.facts.doubt(scope, fact)
         tried = next((rule.tried for rule in self.facts.rules(scope, fact) if rule.tried), ())
-        return (
-            ""
-            if has_candidates or not tried
-            else f"usual: {', '.join('null' if one is None else str(one) for one in tried)}"
-        )
+        usual = ", ".join("null" if one is None else str(one) for one in tried if not has_candidates)
+        return "; ".join([*([doubt.doubt] if doubt else ()), *([f"usual: {usual}"] if usual else ())])
 
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part.

@@ -17,7 +17,7 @@ PART = "{e}"  # in a target: the number of one of the tensors that are stacked i
 # How a tensor was arranged, and what the value says.
 ARRANGEMENTS = ("pairs", "thirds", "groups", "rows", "transposed", "plus", "negative_exp", "flat_axis", "row")
 COUNTED = ("pairs", "thirds", "groups", "rows")  # by a key of the metadata, or several
-SETTINGS = ("value", "length", "absent", "present", "metadata", "map", "ratio", "of", "group", "bent")
+SETTINGS = ("value", "length", "absent", "present", "metadata", "map", "text", "ratio", "of", "group", "bent")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Naming:
     file: str
     container: str
     architectures: tuple[str, ...]
+    others: bool  # whether it is for architectures that no naming has
     needs: tuple[str, ...]  # patterns that tell it from another of the same architecture
     config: dict[str, dict[str, Any]]  # field of a config -> where the metadata has it
     names: dict[tuple[str, ...], str]  # words of a pattern -> its target
@@ -79,6 +80,7 @@ def read_naming(document: Document, others: dict[str, Document]) -> Naming:
         document.label,
         fields.text("container"),
         fields.words("architectures"),
+        fields.flag("others"),
         fields.words("needs"),
         {**(above.config if above else {}), **config},
         {**(above.names if above else {}), **names},

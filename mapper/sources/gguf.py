@@ -138,6 +138,11 @@ def _notes(naming: Naming | None, architecture: Any, kinds: set[Type], dtype: st
         notes.append(
             f"no naming knows the architecture {shorten(str(architecture))}: names are those in the file"
         )
+    elif naming.others:
+        notes.append(
+            f"no naming knows the architecture {shorten(str(architecture))}: names and settings are read as most have "
+            "them, and what its code alone says is asked"
+        )
     else:
         notes.append(f"{UNDONE.format(naming.container)} ({naming.name})")
     return notes

@@ -70,17 +70,17 @@ class Named(Generic[Kind]):
 
 
 def naming_of(container: str, architecture: str, names: Iterable[str]) -> Naming | None:
-    """The naming of this architecture; of several the one that needs most of what is there."""
+    """The naming of this architecture, of several the one that needs most of what is there; else that of all others."""
     patterns = {_pattern(name) for name in names}
     beginnings = {pattern[:end] for pattern in patterns for end in range(1, len(pattern) + 1)}
+    known = [naming for naming in namings() if naming.container == container]
     fitting = [
         naming
-        for naming in namings()
-        if naming.container == container
-        and architecture in naming.architectures
-        and all(words(need) in beginnings for need in naming.needs)
+        for naming in known
+        if architecture in naming.architectures and all(words(need) in beginnings for need in naming.needs)
     ]
-    return max(fitting, key=lambda naming: len(naming.needs), default=None)
+    others = (naming for naming in known if naming.others)
+    return max(fitting, key=lambda naming: len(naming.needs), default=None) or next(others, None)
 
 
 def named(
@@ -249,7 +249,7 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
         for full in (prefix + key, key):
             value = metadata.get(full)
             if value is not None:
-                return _mapped(setting["map"], value) if "map" in setting else value
+                return _as_said(setting, value)
     if "length" in setting and setting["length"] in metadata:
         value = metadata[setting["length"]]
         return int(value) if isinstance(value, int) else len(value) if isinstance(value, list) else None
@@ -266,20 +266,26 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
     return setting.get("value")
 
 
-def _mapped(table: dict[str, Any], value: Any) -> Any:
+def _as_said(setting: dict[str, Any], value: Any) -> Any:
     """What stands for a value in the model's config: for each of a list its own."""
+    if "text" in setting:
+        return setting["text"].format(value)
+    if "map" not in setting:
+        return value
     if isinstance(value, list):
-        return [table.get(str(one)) for one in value]
-    return table.get(str(value))
+        return [setting["map"].get(str(one)) for one in value]
+    return setting["map"].get(str(value))
 
 
 def _ratio(setting: dict[str, Any], metadata: dict[str, Any], prefix: str) -> float | None:
-    """How much a number is of another, or of one that is divided by a third: the turned channels of those of a head."""
-    part, *whole = [cast("Any", metadata.get(prefix + key)) for key in (setting["ratio"], *setting["of"])]
-    if type(part) is not int or not all(type(one) is int and one > 0 for one in whole):
-        return None
-    found: float = part * math.prod(whole[1:]) / whole[0]
-    return int(found) if found.is_integer() and found > 1 else found
+    """How much a number is of the first other that there is: one, or one that is divided by a second."""
+    part = metadata.get(prefix + setting["ratio"])
+    for keys in setting["of"]:
+        whole = [cast("Any", metadata.get(prefix + key)) for key in keys]
+        if all(type(one) is int and one > 0 for one in (part, *whole)):
+            found: float = part * math.prod(whole[1:]) / whole[0]
+            return int(found) if found.is_integer() and found > 1 else found
+    return None
 
 
 def _bent(

@@ -151,7 +151,7 @@ def metadata(architecture: str, config: Any, more: dict[str, Any]) -> dict[str, 
     for key, fields in SETTINGS.items():
         values = [value for field in fields if (value := getattr(config, field, None)) is not None]
         found |= {key: values[0]} if values else {}
-    for field in ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"):
+    for field in ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"):
         if hasattr(config, field):
             rms = field == "rms_norm_eps" or architecture == "mamba"
             found[f"attention.layer_norm_{'rms_' if rms else ''}epsilon"] = float(getattr(config, field))
@@ -259,13 +259,37 @@ def saved(case: str, folder: Path) -> Any:
     return model
 
 
-def check_outputs(path: Path, model: Any) -> None:
-    read_as = mapper.inspect(path).architecture
-    assert read_as.reading == "exact", read_as.findings
+def own_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    found = load_file(folder / "model.safetensors")
+    return {key: value for key, value in found.items() if "pooler" not in key}
+
+
+def as_they_are(key: str, array: Any, _: Any) -> Any:
+    return array
+
+
+def as_gguf(
+    case: str, model: Any, own: dict[str, torch.Tensor], path: Path, architecture: str = "", **more: Any
+) -> Path:
+    """The file that llama.cpp's converter would make; `architecture`: another than the model's."""
+    known = IN_FILE.get(case, case)
+    layers = max(getattr(model.config, field, 2) for field in ("num_hidden_layers", "num_decoder_layers"))
+    arrange = ARRANGED.get(case, as_they_are)
+    theirs = {key: arrange(key, array, model.config) for key, array in named(known, own, layers).items()}
+    said = metadata(architecture or known, model.config, {**CASES[case][2], **more})
+    path.write_bytes(gguf_bytes(said, theirs))
+    return path
+
+
+def check_outputs(
+    path: Path, model: Any, reading: str = "exact", hints: dict[str, Any] | None = None
+) -> None:
+    read_as = mapper.inspect(path, hints=hints).architecture
+    assert read_as.reading == reading, read_as.findings
     inputs = {"input_ids": torch.randint(3, 96, (2, 24))}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.randint(3, 96, (2, 9))
-    ours, reference = mapper.build(path)(**inputs), model(**inputs)
+    ours, reference = mapper.build(path, hints=hints)(**inputs), model(**inputs)
     output = "logits" if hasattr(reference, "logits") else "last_hidden_state"
     torch.testing.assert_close(getattr(ours, output), getattr(reference, output), rtol=0, atol=1e-5)
 
@@ -275,18 +299,9 @@ def check_outputs(path: Path, model: Any) -> None:
 @torch.no_grad()
 def test_the_model_is_the_references(case: str, tmp_path: Path) -> None:
     model = saved(case, tmp_path)
-    own = {
-        key: value for key, value in load_file(tmp_path / "model.safetensors").items() if "pooler" not in key
-    }
-    architecture = IN_FILE.get(case, case)
-    layers = max(getattr(model.config, field, 2) for field in ("num_hidden_layers", "num_decoder_layers"))
-    arrange = ARRANGED.get(case, lambda key, array, _: array)
-    theirs = {
-        key: arrange(key, array, model.config) for key, array in named(architecture, own, layers).items()
-    }
-    path = tmp_path / "model.gguf"
-    path.write_bytes(gguf_bytes(metadata(architecture, model.config, CASES[case][2]), theirs))
-
+    own = own_tensors(tmp_path)
+    path = as_gguf(case, model, own, tmp_path / "model.gguf")
+    arrange = ARRANGED.get(case, as_they_are)
     checkpoint = open_source(path, purpose="weights")
     assert checkpoint.read is not None
     read = checkpoint.read(list(checkpoint.tensors))
@@ -307,3 +322,36 @@ def test_what_is_written_as_gguf_is_the_references(case: str, tmp_path: Path) ->
     model = saved(case, tmp_path / "first")
     mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")
     check_outputs(tmp_path / "model.gguf", model)
+
+
+AS_STORED = {"embedding.scale": None}
+TOLD: dict[str, dict[str, Any]] = {  # what only llama.cpp's code knows of an architecture that no naming has
+    "llama": {**AS_STORED, "rotary.style": "interleaved", "feed_forward.activation": "silu"},
+    "granite": {"rotary.style": "interleaved", "feed_forward.activation": "silu", "head.scale": 0.125},
+    "qwen3": {**AS_STORED, "rotary.style": "half", "feed_forward.activation": "silu"},
+    "gemma": {"embedding.scale": 8.0, "rotary.style": "half", "feed_forward.activation": "gelu_pytorch_tanh"},
+    "phi2": {**AS_STORED, "rotary.style": "half", "feed_forward.activation": "gelu_new"},
+    "stablelm": {**AS_STORED, "rotary.style": "half", "feed_forward.activation": "silu"},
+    "nemotron": {**AS_STORED, "rotary.style": "half", "feed_forward.activation": "relu2"},
+    "gpt2": {**AS_STORED, "feed_forward.activation": "gelu_new"},
+    "cohere2": {
+        **AS_STORED, "rotary.style": "interleaved", "feed_forward.activation": "silu", "head.scale": 0.0625,
+        "attention.pattern": "mixed", "attention.layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "model.blocks.3:attention.rotary": False,
+    },
+    "qwen3moe": {
+        "rotary.style": "half", "feed_forward.activation": "silu", **AS_STORED, "moe.scoring": "softmax",
+        "moe.normalise": True,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", TOLD)
+@torch.no_grad()
+def test_an_architecture_that_no_naming_has_is_the_references_when_told(case: str, tmp_path: Path) -> None:
+    model = saved(case, tmp_path)
+    path = as_gguf(case, model, own_tensors(tmp_path), tmp_path / "model.gguf", "tale")
+    asked = {question.fact for question in mapper.inspect(path).architecture.questions}
+    assert {name for name in TOLD[case] if name in ("rotary.style", "head.scale")} <= asked
+    check_outputs(path, model, "unverified", TOLD[case])

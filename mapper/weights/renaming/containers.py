@@ -172,7 +172,7 @@ def _enter_setting(
             stored = _unmapped(setting["map"], value) if "map" in setting else value
             packed.metadata[key if key.split(".")[0] in _SHARED else prefix + key] = stored
     if "ratio" in setting and value is not None:
-        whole = [packed.metadata[prefix + key] for key in setting["of"]]
+        whole = [packed.metadata[prefix + key] for key in setting["of"][0]]
         packed.metadata[prefix + setting["ratio"]] = int(value * (whole[0] // math.prod(whole[1:])))
     bent = setting.get("bent")
     if bent and fields.get(f"{name}.rope_type") == bent["rope_type"]:
