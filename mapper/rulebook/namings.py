@@ -17,7 +17,21 @@ PART = "{e}"  # in a target: the number of one of the tensors that are stacked i
 # How a tensor was arranged, and what the value says.
 ARRANGEMENTS = ("pairs", "thirds", "groups", "rows", "transposed", "plus", "negative_exp", "flat_axis", "row")
 COUNTED = ("pairs", "thirds", "groups", "rows")  # by a key of the metadata, or several
-SETTINGS = ("value", "length", "absent", "present", "metadata", "map", "text", "ratio", "of", "group", "bent")
+SETTINGS = (
+    "value",
+    "length",
+    "absent",
+    "present",
+    "metadata",
+    "map",
+    "text",
+    "ratio",
+    "of",
+    "group",
+    "bent",
+    "tensors",
+    "beside",
+)
 
 
 @dataclass(frozen=True)

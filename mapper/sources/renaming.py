@@ -73,14 +73,14 @@ def naming_of(container: str, architecture: str, names: Iterable[str]) -> Naming
     """The naming of this architecture, of several the one that needs most of what is there; else that of all others."""
     patterns = {_pattern(name) for name in names}
     beginnings = {pattern[:end] for pattern in patterns for end in range(1, len(pattern) + 1)}
-    known = [naming for naming in namings() if naming.container == container]
     fitting = [
         naming
-        for naming in known
-        if architecture in naming.architectures and all(words(need) in beginnings for need in naming.needs)
+        for naming in namings()
+        if naming.container == container
+        and (naming.others or architecture in naming.architectures)
+        and all(words(need) in beginnings for need in naming.needs)
     ]
-    others = (naming for naming in known if naming.others)
-    return max(fitting, key=lambda naming: len(naming.needs), default=None) or next(others, None)
+    return max(fitting, key=lambda naming: (not naming.others, len(naming.needs)), default=None)
 
 
 def named(
@@ -236,6 +236,9 @@ def config_of(naming: Naming, contents: Contents[Any], prefix: str, file: str) -
         bent = setting.get("bent")
         if bent and bent["by"] in contents.names:
             value: Any = _bent(bent, contents, found, file)
+        elif "tensors" in setting and all(name in contents.small for name in setting["tensors"].values()):
+            numbers = {key: contents.small[name] for key, name in setting["tensors"].items()}
+            value = {**setting["beside"], **numbers}
         else:
             value = _setting(setting, contents.metadata, prefix, contents.names)
         if value is not None:

@@ -35,7 +35,7 @@ OF_T5 = {"embedding_length": 64, "block_count": 2, "decoder_block_count": 3, "fe
          "attention.layer_norm_rms_epsilon": 1e-6, "decoder_start_token_id": 0}  # fmt: skip
 IN_FILE = {  # of a case whose name is not the architecture's
     "mixtral": "llama", "stablelm_normed": "stablelm", "gptneox_sequential": "gptneox", "falcon_two_norms": "falcon",
-    "t5_gated": "t5",
+    "t5_gated": "t5", "phi3_long": "phi3",
 }  # fmt: skip
 # Architecture in the file -> class of the reference, its config, and settings that are not the same by another name.
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -59,6 +59,14 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32},
     ),
     "phi3": ("Phi3", SIZES, {}),
+    "phi3_long": (
+        "Phi3",
+        {
+            **SIZES, "original_max_position_embeddings": 16, "partial_rotary_factor": 0.75,
+            "rope_scaling": {"rope_type": "longrope", "short_factor": [1.0] * 6, "long_factor": [1.0, 1.1, 1.5, 2.0, 3.0, 4.5]},
+        },
+        {"rope.scaling.original_context_length": 16, "rope.dimension_count": 12},
+    ),
     "gemma": ("Gemma", WIDE, {}),
     "gemma2": (
         "Gemma2",
@@ -276,6 +284,12 @@ def as_gguf(
     layers = max(getattr(model.config, field, 2) for field in ("num_hidden_layers", "num_decoder_layers"))
     arrange = ARRANGED.get(case, as_they_are)
     theirs = {key: arrange(key, array, model.config) for key, array in named(known, own, layers).items()}
+    scaling = getattr(model.config, "rope_parameters", None) or {}
+    theirs |= {
+        f"rope_factors_{word}.weight": np.array(scaling[f"{word}_factor"], np.float32)
+        for word in ("short", "long")
+        if f"{word}_factor" in scaling
+    }
     said = metadata(architecture or known, model.config, {**CASES[case][2], **more})
     path.write_bytes(gguf_bytes(said, theirs))
     return path

@@ -178,6 +178,9 @@ def _enter_setting(
     if bent and fields.get(f"{name}.rope_type") == bent["rope_type"]:
         packed.small[bent["by"]] = _divisors(bent, name, fields)
         return
+    for inner, tensor in setting.get("tensors", {}).items():
+        if (numbers := fields.get(f"{name}.{inner}")) is not None:
+            packed.small[tensor] = list(map(float, numbers))
     for inner, key in setting.get("group", {}).items():
         value = fields.get(f"{name}.{inner}")
         if value is not None and fields.get(f"{name}.rope_type") != "default":
