@@ -35,6 +35,17 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
+class Composition:
+    """A tensor of the model that the container keeps in several, whose whole names these are."""
+
+    of: tuple[str, ...]
+    axis: int = 0  # one after the other along it
+    alternating: bool = False  # one of each in turn
+    swapped: bool = False  # its last two axes, after that
+    flat: bool = False  # its first two axes are one, at last
+
+
+@dataclass(frozen=True)
 class Naming:
     """One naming file. Patterns are beginnings of names, by words."""
 
@@ -44,10 +55,12 @@ class Naming:
     architectures: tuple[str, ...]
     others: bool  # whether it is for architectures that no naming has
     needs: tuple[str, ...]  # patterns that tell it from another of the same architecture
+    lacks: tuple[str, ...]
     config: dict[str, dict[str, Any]]  # field of a config -> where the metadata has it
     names: dict[tuple[str, ...], str]  # words of a pattern -> its target
     arranged: dict[tuple[str, ...], dict[str, Any]]  # words of a pattern -> ARRANGEMENTS with their values
     left: dict[tuple[str, ...], str]  # what no model has -> why
+    composed: dict[str, Composition]  # a tensor of the model -> what it is put together of
     examples: tuple[dict[str, Any], ...]
 
 
@@ -88,6 +101,7 @@ def read_naming(document: Document, others: dict[str, Document]) -> Naming:
         words(key): _arranged(fields, key, value) for key, value in fields.mapping("arranged").items()
     }
     left = {words(key): str(value) for key, value in fields.mapping("left").items()}
+    composed = {key: _composition(fields, key, value) for key, value in fields.mapping("composed").items()}
     fields.words("source")
     found = Naming(
         name,
@@ -96,10 +110,12 @@ def read_naming(document: Document, others: dict[str, Document]) -> Naming:
         fields.words("architectures"),
         fields.flag("others"),
         fields.words("needs"),
+        fields.words("lacks"),
         {**(above.config if above else {}), **config},
         {**(above.names if above else {}), **names},
         {**(above.arranged if above else {}), **arranged},
         {**(above.left if above else {}), **left},
+        {**(above.composed if above else {}), **composed},
         tuple(fields.sequence("examples")),
     )
     fields.done()
@@ -113,6 +129,21 @@ def _setting(fields: Fields, key: str, value: Any) -> dict[str, Any]:
     if odd or not setting:
         fields.fail(f"unknown {', '.join(odd)}; allowed: {', '.join(SETTINGS)}", "config", key)
     return setting
+
+
+def _composition(fields: Fields, key: str, value: Any) -> Composition:
+    inner = fields.inner(value, "composed", key)
+    found = Composition(
+        inner.words("of"),
+        int(inner.any("axis", 0)),
+        inner.flag("alternating"),
+        inner.flag("swapped"),
+        inner.flag("flat"),
+    )
+    inner.done()
+    if len(found.of) < 2:
+        fields.fail("expected the names of several tensors in 'of'", "composed", key)
+    return found
 
 
 def _arranged(fields: Fields, key: str, value: Any) -> dict[str, Any]:

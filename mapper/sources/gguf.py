@@ -115,15 +115,18 @@ def _refuse_part(metadata: dict[str, Any], name: str) -> None:
 
 def _enter(shard: Shard, one: Named[Stored], dtype: str) -> None:
     kind = one.stored.kind
+    moved = bool(one.arrange or one.composed)
     given = (dtype or kind.dtype or "F32") if is_float(kind) else kind.dtype
     check_name(one.name, shard.name)
     shard.tensors[one.name] = TensorInfo(one.shape, given)
     if given != kind.dtype:
-        shard.packed[one.name] = kind.name, one.stored.size
-    if given == kind.dtype and not one.arrange:
+        shard.packed[one.name] = kind.name, sum(part.stored.size for part in one.beside or [one])
+    if given == kind.dtype and not moved:
         shard.offsets[one.name] = one.stored.start
     else:
-        shard.decoded[one.name] = lambda data: one.arranged(numbers(one.stored, data, shard.name, given))
+        shard.decoded[one.name] = lambda data: one.read(
+            lambda stored: numbers(stored, data, shard.name, given)
+        )
 
 
 def _notes(naming: Naming | None, architecture: Any, kinds: set[Type], dtype: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from mapper import limits
 from mapper.errors import FormatError, SourceError, listed, shorten
 from mapper.rulebook.namings import COUNTED, NUMBER, PART, Naming, namings, words
+from mapper.sources.composed import Composed, compositions
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +63,14 @@ class Named(Generic[Kind]):
     stored: Kind
     shape: tuple[int, ...]
     arrange: list[Arrange] = field(default_factory=list)
+    beside: list[Named[Kind]] = field(default_factory=list)  # parts of one tensor, this one of them
+    composed: Composed | None = None  # how they are put together
+
+    def read(self, numbers: Callable[[Kind], torch.Tensor]) -> torch.Tensor:
+        """The tensor of the model, where `numbers` reads one of the container's."""
+        if self.composed is not None:
+            return self.composed.of([part.read(numbers) for part in self.beside])
+        return self.arranged(numbers(self.stored))
 
     def arranged(self, tensor: torch.Tensor) -> torch.Tensor:
         for arrange in self.arrange:
@@ -79,6 +88,7 @@ def naming_of(container: str, architecture: str, names: Iterable[str]) -> Naming
         if naming.container == container
         and (naming.others or architecture in naming.architectures)
         and all(words(need) in beginnings for need in naming.needs)
+        and not any(words(other) in beginnings for other in naming.lacks)
     ]
     return max(fitting, key=lambda naming: (not naming.others, len(naming.needs)), default=None)
 
@@ -89,7 +99,14 @@ def named(
     """The model's tensors, and notes on what was left out. Raises FormatError where two get the same name."""
     found: dict[str, Named[Kind]] = {}
     notes, unknown = [], []
+    composed = list(compositions(naming.composed, contents.names))
+    parts_of: dict[str, Named[Kind]] = {}
+    of_others = {part for one in composed for part in one.parts}
     for stored in contents.tensors:
+        if stored.name in of_others:
+            parts_of[stored.name] = part = Named(stored.name, stored, stored.shape)
+            _arranged(part, naming, contents, prefix, file)
+            continue
         left = longest(naming.left, stored.name)
         if left is not None:
             notes.append(f"{shorten(stored.name)} was left out: {left[0]}")
@@ -105,6 +122,10 @@ def named(
             if part.name in found:
                 raise FormatError(f"{file}: two tensors become {shorten(part.name)} of the model")
             found[part.name] = part
+    for one in composed:
+        parts = [parts_of[name] for name in one.parts]
+        shape = one.shape([part.shape for part in parts], file)
+        found[one.name] = Named(one.name, parts[0].stored, shape, beside=parts, composed=one)
     if unknown:
         notes.append(
             f"names that the naming {naming.name!r} does not have stay as they are: {listed(unknown)}"
@@ -215,14 +236,14 @@ _ARRANGEMENTS: dict[str, Callable[[Any, Any], Any]] = {
     "thirds": _groups,  # each head a group
     "groups": _groups,
     "rows": lambda _, tensor: tensor.reshape(-1),  # a vector, stored in rows
-    "transposed": lambda _, tensor: tensor.t().contiguous() if tensor.dim() == 2 else tensor,
+    "transposed": lambda _, tensor: tensor.mT.contiguous() if tensor.dim() > 1 else tensor,
     "plus": lambda added, tensor: tensor - added,
     "negative_exp": lambda _, tensor: (-tensor).log(),  # what was stored as -exp(x), back to x
     "flat_axis": lambda _, tensor: tensor.unsqueeze(1),
     "row": lambda _, tensor: tensor.reshape(1, -1),  # one row, stored as a vector
 }
 _SHAPES: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
-    "transposed": lambda shape: shape[::-1] if len(shape) == 2 else shape,
+    "transposed": lambda shape: (*shape[:-2], *shape[:-3:-1]),
     "flat_axis": lambda shape: (*shape[:1], 1, *shape[1:]),
     "rows": lambda shape: (math.prod(shape),),
     "row": lambda shape: (1, math.prod(shape)),
@@ -259,7 +280,8 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
     if "group" in setting:  # a table in the config, which its first entry says whether it is used
         group = {name: metadata.get(prefix + key) for name, key in setting["group"].items()}
         used = next(iter(group.values())) not in (None, "none")
-        return {name: value for name, value in group.items() if value is not None} if used else None
+        said = {name: value for name, value in group.items() if value is not None}
+        return {**setting.get("beside", {}), **said} if used else None
     if "ratio" in setting:
         return _ratio(setting, metadata, prefix)
     if "absent" in setting:

@@ -33,10 +33,26 @@ T5 = {"vocab_size": 96, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, 
 OF_T5 = {"embedding_length": 64, "block_count": 2, "decoder_block_count": 3, "feed_forward_length": 96, "attention.head_count": 4,
          "attention.key_length": 16, "attention.value_length": 16, "attention.relative_buckets_count": 32,
          "attention.layer_norm_rms_epsilon": 1e-6, "decoder_start_token_id": 0}  # fmt: skip
+LATENT = {**SIZES, "num_hidden_layers": 3, "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+          "n_shared_experts": 1, "moe_intermediate_size": 32, "kv_lora_rank": 24, "q_lora_rank": 40, "qk_nope_head_dim": 16,
+          "qk_rope_head_dim": 8, "v_head_dim": 12, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5}  # fmt: skip
+OF_LATENT = {"attention.head_count_kv": 1, "attention.key_length": 32, "attention.value_length": 24, "attention.key_length_mla": 24,
+             "attention.value_length_mla": 12, "rope.dimension_count": 8, "attention.kv_lora_rank": 24, "expert_count": 4,
+             "expert_used_count": 2, "expert_shared_count": 1, "expert_feed_forward_length": 32, "expert_weights_scale": 1.5,
+             "leading_dense_block_count": 1, "expert_gating_func": 1}  # fmt: skip
 IN_FILE = {  # of a case whose name is not the architecture's
     "mixtral": "llama", "stablelm_normed": "stablelm", "gptneox_sequential": "gptneox", "falcon_two_norms": "falcon",
-    "t5_gated": "t5", "phi3_long": "phi3",
+    "t5_gated": "t5", "phi3_long": "phi3", "granitemoe_shared": "granitemoe",
+    "deepseek2_lite": "deepseek2",
 }  # fmt: skip
+READ_ALONE = {
+    "bert",
+    "gpt-oss",
+    "granitemoe",
+    "granitemoe_shared",
+    "deepseek2",
+    "deepseek2_lite",
+}  # a pooler has no place there
 # Architecture in the file -> class of the reference, its config, and settings that are not the same by another name.
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("Llama", {**SIZES, "rope_theta": 1e5}, {}),
@@ -67,6 +83,38 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {"rope.scaling.original_context_length": 16, "rope.dimension_count": 12},
     ),
+    "gpt-oss": (
+        "GptOss",
+        {
+            **WIDE, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8,
+            "rope_scaling": {
+                "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0,
+                "truncate": False,
+            },
+        },
+        {
+            "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 96, "attention.sliding_window": 8,
+            "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16,
+        },
+    ),
+    "granitemoe": (
+        "GraniteMoe",
+        {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 12.0, "logits_scaling": 8.0},
+        {
+            "expert_count": 4, "expert_used_count": 2, "embedding_scale": 12.0, "residual_scale": 1.0, "attention.scale": 1.0,
+            "logit_scale": 8.0,
+        },
+    ),
+    "granitemoe_shared": (
+        "GraniteMoeShared",
+        {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48},
+        {
+            "expert_count": 4, "expert_used_count": 2, "embedding_scale": 1.0, "residual_scale": 1.0, "attention.scale": 1.0,
+            "logit_scale": 1.0, "expert_shared_feed_forward_length": 48,
+        },
+    ),
+    "deepseek2": ("DeepseekV2", LATENT, OF_LATENT),
+    "deepseek2_lite": ("DeepseekV2", {**LATENT, "q_lora_rank": None}, OF_LATENT),
     "gemma": ("Gemma", WIDE, {}),
     "gemma2": (
         "Gemma2",
@@ -215,8 +263,39 @@ def of_falcon(key: str, array: Any, config: Any) -> Any:
     )
 
 
+def cut(case: str, tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """What the converter keeps in several tensors, by its names, and what is left."""
+    left, found = dict(tensors), {}
+    for name, tensor in tensors.items():
+        layer = f"blk.{name.split('.')[2]}" if ".layers." in name else ""
+        word, end = name.split(".")[-1], ".bias" if name.endswith("_bias") else ".weight"
+        if word.startswith("gate_up_proj"):  # a gate and a map in turn
+            halves = [tensor[..., at::2] for at in (0, 1)]
+            parts = [half if end == ".bias" else half.mT for half in halves]
+            found |= dict(
+                zip((f"{layer}.ffn_gate_exps{end}", f"{layer}.ffn_up_exps{end}"), parts, strict=True)
+            )
+        elif word.startswith("down_proj") and "experts" in name and tensor.dim() > 1 and case == "gpt-oss":
+            found[f"{layer}.ffn_down_exps{end}"] = tensor if end == ".bias" else tensor.mT
+        elif "input_linear" in name:
+            at = "shexp" if "shared" in name else "exps"
+            parts = tensor.chunk(2, dim=-2)
+            found |= dict(
+                zip((f"{layer}.ffn_gate_{at}{end}", f"{layer}.ffn_up_{at}{end}"), parts, strict=True)
+            )
+        elif "kv_b_proj" in name:  # of each head the keys' rows, then the values'
+            keys, values = tensor.unflatten(0, (4, -1)).split([16, 12], dim=1)
+            found |= {f"{layer}.attn_k_b.weight": keys.mT, f"{layer}.attn_v_b.weight": values}
+        else:
+            continue
+        del left[name]
+    return left, {key: tensor.numpy() for key, tensor in found.items()}
+
+
 ARRANGED: dict[str, Callable[[str, Any, Any], Any]] = {
-    **dict.fromkeys(("llama", "mixtral", "granite", "olmo", "smollm3"), turned),
+    **dict.fromkeys(
+        ("llama", "mixtral", "granite", "granitemoe", "granitemoe_shared", "olmo", "smollm3"), turned
+    ),
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "nemotron"), plus_one),
     **dict.fromkeys(("bloom", "gptneox", "gptneox_sequential"), thirds),
     **dict.fromkeys(("falcon", "falcon_two_norms"), of_falcon),
@@ -283,7 +362,10 @@ def as_gguf(
     known = IN_FILE.get(case, case)
     layers = max(getattr(model.config, field, 2) for field in ("num_hidden_layers", "num_decoder_layers"))
     arrange = ARRANGED.get(case, as_they_are)
-    theirs = {key: arrange(key, array, model.config) for key, array in named(known, own, layers).items()}
+    whole, parts = cut(case, own)
+    theirs = {
+        key: arrange(key, array, model.config) for key, array in named(known, whole, layers).items()
+    } | parts
     scaling = getattr(model.config, "rope_parameters", None) or {}
     theirs |= {
         f"rope_factors_{word}.weight": np.array(scaling[f"{word}_factor"], np.float32)

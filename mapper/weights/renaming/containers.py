@@ -286,7 +286,7 @@ _BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
     "thirds": _from_groups,
     "groups": _from_groups,
     "rows": lambda counts, tensor: tensor.reshape(counts[0], -1),
-    "transposed": lambda _, tensor: tensor.t() if tensor.dim() == 2 else tensor,
+    "transposed": lambda _, tensor: tensor.mT if tensor.dim() > 1 else tensor,
     "plus": lambda added, tensor: tensor.float() + added,
     "negative_exp": lambda _, tensor: -tensor.float().exp(),
     "flat_axis": lambda _, tensor: tensor.squeeze(1),
@@ -294,7 +294,7 @@ _BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _SHAPES: dict[str, Callable[[Any, tuple[int, ...]], tuple[int, ...]]] = {
     "rows": lambda counts, shape: (counts[0], math.prod(shape) // counts[0]),
-    "transposed": lambda _, shape: shape[::-1] if len(shape) == 2 else shape,
+    "transposed": lambda _, shape: (*shape[:-2], *shape[:-3:-1]),
     "flat_axis": lambda _, shape: (*shape[:1], *shape[2:]),
     "row": lambda _, shape: (math.prod(shape),),
 }
