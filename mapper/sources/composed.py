@@ -49,6 +49,31 @@ class Composed:
         whole = whole.mT if self.rule.swapped else whole
         return (whole.flatten(0, 1) if self.rule.flat else whole).contiguous()
 
+    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of each of its parts, which are equal: `shape` is the whole's."""
+        found = list(shape)
+        if self.rule.swapped:
+            found[-2:] = found[:-3:-1]
+        found[self.rule.axis] //= len(self.parts)
+        return tuple(found)
+
+    def part(self, at: int, tensor: torch.Tensor) -> torch.Tensor:
+        """One of its parts, which are equal."""
+        axis, count = self.rule.axis, len(self.parts)
+        tensor = tensor.mT if self.rule.swapped else tensor
+        if self.rule.alternating:
+            return tensor.unflatten(axis, (-1, count)).select(axis + 1, at)
+        return tensor.chunk(count, dim=axis)[at]
+
+
+def decompositions(rules: dict[str, Composition], name: str) -> Composed | None:
+    """What a tensor of the model is put together of; None for one that stands alone, or whose first axis are two."""
+    for target, rule in rules.items():
+        number = _number(target, name)
+        if number is not None and not rule.flat:
+            return Composed(name, tuple(pattern.replace(NUMBER, number, 1) for pattern in rule.of), rule)
+    return None
+
 
 def compositions(rules: dict[str, Composition], names: set[str]) -> Iterator[Composed]:
     """What is put together of tensors with these names."""

@@ -45,14 +45,6 @@ IN_FILE = {  # of a case whose name is not the architecture's
     "t5_gated": "t5", "phi3_long": "phi3", "granitemoe_shared": "granitemoe",
     "deepseek2_lite": "deepseek2",
 }  # fmt: skip
-READ_ALONE = {
-    "bert",
-    "gpt-oss",
-    "granitemoe",
-    "granitemoe_shared",
-    "deepseek2",
-    "deepseek2_lite",
-}  # a pooler has no place there
 # Architecture in the file -> class of the reference, its config, and settings that are not the same by another name.
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("Llama", {**SIZES, "rope_theta": 1e5}, {}),

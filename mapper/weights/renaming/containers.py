@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, listed, shorten
 from mapper.rulebook.namings import COUNTED, NUMBER, PART, Naming, namings, words
+from mapper.sources.composed import Composed, decompositions
 from mapper.sources.renaming import Contents, config_of, divisor, longest, naming_of
 from mapper.sources.renaming import named as read_names
 from mapper.weights.renaming.table import NoPlace
@@ -42,10 +43,11 @@ class Stored:
     sources: tuple[str, ...]
     info: TensorInfo  # of one of them
     steps: tuple[tuple[str, Any], ...] = ()  # how it is moved, in the order of the reader
+    part: tuple[Composed, int] | None = None  # of the source, and which
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape = self.info.shape
+        shape = self.info.shape if self.part is None else self.part[0].part_shape(self.info.shape)
         for word, value in reversed(self.steps):
             shape = _SHAPES[word](value, shape) if word in _SHAPES else shape
         return (len(self.sources), *shape) if len(self.sources) > 1 else shape
@@ -57,6 +59,7 @@ class Stored:
         made = []
         for name in self.sources:
             tensor = read([name])[name]
+            tensor = tensor if self.part is None else self.part[0].part(self.part[1], tensor)
             for word, value in reversed(self.steps):
                 tensor = _BACKWARDS[word](value, tensor)
             made.append(tensor)
@@ -135,8 +138,9 @@ class _Fields:
         self.same: dict[str, list[str]] = {}
         for rules in rulebook.config_vocabulary.facts.values():
             for rule in rules:
-                for name in rule.config if not rule.map else ():
-                    self.same.setdefault(name, []).extend(rule.config)
+                for name in rule.config:
+                    alike = [other for other in rule.config if not rule.map or _last(other) == _last(name)]
+                    self.same.setdefault(name, []).extend(alike)
 
     def get(self, name: str) -> Any:
         found = (self._at(other) for other in (name, *self.same.get(name, ())))
@@ -147,6 +151,10 @@ class _Fields:
         for word in name.split("."):
             value = value.get(word) if isinstance(value, Mapping) else None
         return value
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _packed(naming: Naming, checkpoint: Checkpoint, fields: _Fields) -> Packed:
@@ -211,18 +219,23 @@ def _tensors(
     targets = {words(target): pattern for pattern, target in naming.names.items()}
     found: dict[str, list[tuple[int, str]]] = {}
     missing = []
-    for name in checkpoint.tensors:
-        place = _place(targets, name)
+    parts: dict[str, Stored] = {}
+    for name, info in checkpoint.tensors.items():
+        place, whole = _place(targets, name), decompositions(naming.composed, name)
+        if whole is not None:
+            parts |= {part: Stored((name,), info, part=(whole, at)) for at, part in enumerate(whole.parts)}
+            continue
         if place is None:
             missing.append(name)
         else:
             found.setdefault(place[0], []).append((place[1], name))
     if missing:
         raise NoPlace(f"{naming.container}/{naming.name} has no place for {listed(missing)}", tensors=missing)
-    return {
+    alone = {
         name: _stored(naming, name, [one for _, one in sorted(stacked)], checkpoint, metadata, prefix)
         for name, stacked in found.items()
     }
+    return alone | parts
 
 
 def _place(targets: Mapping[tuple[str, ...], tuple[str, ...]], name: str) -> tuple[str, int] | None:
