@@ -22,6 +22,7 @@ SETTINGS = (
     "length",
     "absent",
     "present",
+    "most",
     "metadata",
     "map",
     "text",

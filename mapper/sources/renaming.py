@@ -282,6 +282,9 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
         used = next(iter(group.values())) not in (None, "none")
         said = {name: value for name, value in group.items() if value is not None}
         return {**setting.get("beside", {}), **said} if used else None
+    if "most" in setting:  # of the layers, one for all or a list
+        counts = metadata.get(prefix + setting["most"])
+        return max(counts, default=None) if isinstance(counts, list) else counts
     if "ratio" in setting:
         return _ratio(setting, metadata, prefix)
     if "absent" in setting:
@@ -298,7 +301,7 @@ def _as_said(setting: dict[str, Any], value: Any) -> Any:
     if "map" not in setting:
         return value
     if isinstance(value, list):
-        return [setting["map"].get(str(one)) for one in value]
+        return [setting["map"].get(str(one), setting["map"].get("*")) for one in value]
     return setting["map"].get(str(value))
 
 

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import mapper
+from mapper.errors import MapperError
 from mapper.sources import open_source
 from tests.gguf_files import gguf_bytes, pairs
 
@@ -45,6 +46,7 @@ IN_FILE = {  # of a case whose name is not the architecture's
     "t5_gated": "t5", "phi3_long": "phi3", "granitemoe_shared": "granitemoe",
     "deepseek2_lite": "deepseek2",
 }  # fmt: skip
+READ_ALONE = {"bert", "lfm2"}  # a pooler has no place there, nor is there one number of heads for all layers
 # Architecture in the file -> class of the reference, its config, and settings that are not the same by another name.
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("Llama", {**SIZES, "rope_theta": 1e5}, {}),
@@ -107,6 +109,31 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "deepseek2": ("DeepseekV2", LATENT, OF_LATENT),
     "deepseek2_lite": ("DeepseekV2", {**LATENT, "q_lora_rank": None}, OF_LATENT),
+    "lfm2": (
+        "Lfm2",
+        {**SIZES, "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
+        {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
+    ),
+    "minimax-m2": (
+        "MiniMaxM2",
+        {**WIDE, "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 16},
+        {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 96, "rope.dimension_count": 16},
+    ),
+    "ernie4_5-moe": (
+        "Ernie4_5_Moe",
+        {**SIZES, "num_hidden_layers": 3, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_layer_end_index": 2},
+        {
+            "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32, "expert_shared_count": 2,
+            "leading_dense_block_count": 1, "interleave_moe_layer_step": 1,
+        },
+    ),
+    "hunyuan-moe": ("HunYuanMoEV1", {**WIDE, "num_experts": 4, "moe_topk": 2}, {"expert_count": 4, "expert_used_count": 2}),
+    "modern-bert": (
+        "ModernBertModel",
+        {**{key: value for key, value in SIZES.items() if key != "num_key_value_heads"}, "num_hidden_layers": 4,
+         "local_attention": 8, "global_attn_every_n_layers": 3, "cls_token_id": 1, "sep_token_id": 2},
+        {"attention.sliding_window": 8, "rope.freq_base_swa": 10000.0},
+    ),
     "gemma": ("Gemma", WIDE, {}),
     "gemma2": (
         "Gemma2",
@@ -292,6 +319,8 @@ ARRANGED: dict[str, Callable[[str, Any, Any], Any]] = {
     **dict.fromkeys(("bloom", "gptneox", "gptneox_sequential"), thirds),
     **dict.fromkeys(("falcon", "falcon_two_norms"), of_falcon),
     "mamba2": of_mamba_2,
+    "lfm2": lambda key, array, _: array.squeeze(1) if "shortconv.conv" in key else array,
+    "ernie4_5-moe": lambda key, array, _: array.squeeze(0) if "exp_probs_b" in key else array,
     "gpt2": lambda key, array, _: array.T if array.ndim == 2 and key.startswith("blk") else array,
     "qwen2moe": lambda key, array, _: array[0] if "gate_inp_shexp" in key else array,
     "mamba": of_mamba,
@@ -309,7 +338,7 @@ def named(
         path, expert, rest = name.partition(".experts." if ".experts." in name else ".norms.")
         stacked = path + (".experts" if expert == ".experts." else "")
         short = f"{stacked}.{rest.partition('.')[2]}" if expert else name
-        short = short.replace("dt_bias", "dt.bias")
+        short = short.replace("dt_bias", "dt.bias").replace("correction_bias", "correction.bias")
         spellings = [short, short.removeprefix("transformer."), short.removesuffix(".weight")]
         key = next(
             key for word in spellings if (key := table.get_name(word, try_suffixes=(".weight", ".bias")))
@@ -402,14 +431,19 @@ def test_the_model_is_the_references(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case != "bert"]
-)  # whose pooler has no place there
+@pytest.mark.parametrize("case", [case for case in CASES if case not in READ_ALONE])
 @torch.no_grad()
 def test_what_is_written_as_gguf_is_the_references(case: str, tmp_path: Path) -> None:
     model = saved(case, tmp_path / "first")
     mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")
     check_outputs(tmp_path / "model.gguf", model)
+
+
+@torch.no_grad()
+def test_what_a_file_would_have_for_each_layer_is_not_written(tmp_path: Path) -> None:
+    saved("lfm2", tmp_path / "first")
+    with pytest.raises(MapperError, match="gguf/lfm2 cannot say layer_types"):
+        mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")
 
 
 AS_STORED = {"embedding.scale": None}

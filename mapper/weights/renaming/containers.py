@@ -198,7 +198,7 @@ def _enter_setting(
 def _unmapped(table: Mapping[str, Any], values: list[Any]) -> list[Any]:
     """A list of the model's config as the metadata has it. Raises ValueError for what no entry stands for."""
     backwards = {value: key for key, value in table.items()}
-    if not all(value in backwards for value in values):
+    if "*" in table or not all(value in backwards for value in values):
         raise ValueError(values)
     return [{"True": True, "False": False}.get(backwards[value], backwards[value]) for value in values]
 
