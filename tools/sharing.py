@@ -6,7 +6,8 @@
     python tools/sharing.py CHECKPOINTS OTHERS --before CHECKOUT  # and what the first folder's types cost: of all
                                               # that they take, what an older checkout of the rules has not
 
-Only complete readings count: a skeleton uses nothing yet. Lines are those of rule files apart from their examples and
+Only complete readings count: a skeleton uses nothing yet. What a checkpoint asks for is answered, each question by
+the middle one of what could be: its flows serve its type whatever the answer. Lines are those of rule files apart from their examples and
 from empty ones; an operation renames torch where it is one call of torch, or none, with what it was given
 and no formula.
 """
@@ -23,12 +24,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from usage import row_steps, units, used_units  # noqa: E402
 
+from mapper.architecture import Architecture  # noqa: E402
 from mapper.catalogue import find, names  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
@@ -42,6 +45,7 @@ from mapper.sources import open_source  # noqa: E402
 
 Users = dict[str, set[str]]  # flow, step or operation -> the model types that use it
 LONG = 40  # lines of a family's file
+_ROUNDS = 6  # of questions and answers: an answer may raise others
 _APART = ("family", "source", "examples")  # keys of a family's file that say nothing about a checkpoint
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", flags=re.MULTILINE)
 _PLAIN = (
@@ -86,7 +90,7 @@ def users(rulebook: Rulebook, folders: list[Path]) -> tuple[Users, Users]:
     operations: Users = defaultdict(set)
     for checkpoint in checkpoints(rulebook, folders):
         try:
-            architecture = infer(checkpoint, rulebook)
+            architecture = answered(checkpoint, rulebook)
             if architecture.reading == "skeleton":
                 continue
             source = emit(architecture)
@@ -98,6 +102,22 @@ def users(rulebook: Rulebook, folders: list[Path]) -> tuple[Users, Users]:
         for name in set(operation_names()) & set(_DEFINED.findall(source)):
             operations[name].add(model_type)
     return flows, operations
+
+
+def answered(checkpoint: Checkpoint, rulebook: Rulebook) -> Architecture:
+    """A checkpoint as it is read when it has been answered what it asks for. Raises MapperError."""
+    answers: dict[str, Any] = {}
+    for _ in range(_ROUNDS):
+        architecture = infer(checkpoint, rulebook, hints=answers)
+        if not architecture.questions:
+            break
+        answers |= {question.name: middle(question.candidates) for question in architecture.questions}
+    return architecture
+
+
+def middle(candidates: tuple[Any, ...]) -> Any:
+    """The middle one of what an answer could be: of numbers of heads neither one nor all; 1 where it may be any number."""
+    return candidates[len(candidates) // 2] if candidates else 1
 
 
 def serving_one(every: set[str], used: Users) -> set[str]:

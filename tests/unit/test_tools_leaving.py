@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 import mapper
 from mapper.architecture import Fact, Place, Question
 from mapper.catalogue import published
+from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import Rulebook
 
 pytestmark = pytest.mark.xdist_group("leaving")  # what is left out is made once
@@ -301,6 +302,20 @@ def test_lines_of_a_rule_file_are_those_before_its_examples(tmp_path: Path) -> N
         "# a tale\nfamily: tale\n\nfacts:\n  a: {value: 1}\nexamples:\n  - name: one\nunused:\n  x: why\n"
     )
     assert sharing.own_lines(file) == 6
+
+
+def test_what_an_example_asks_for_is_answered_to_count_its_flows() -> None:
+    rulebook = Rulebook()
+    family = next(family for family in rulebook.families if family.name == "curated_mpt")
+    checkpoint = header(family.examples[0])
+    assert sharing.infer(checkpoint, rulebook).questions  # its heads are in no config
+    read = sharing.answered(checkpoint, rulebook)
+    assert not read.questions and read.reading == "unverified"
+    assert {"attention/causal_alibi", "score_bias/alibi"} <= usage.used_units(read)
+
+
+def test_the_middle_of_what_an_answer_could_be_is_neither_one_head_nor_all() -> None:
+    assert (sharing.middle((1, 2, 4, 8)), sharing.middle(())) == (4, 1)
 
 
 def test_the_cost_of_types_is_what_older_rules_have_not() -> None:
