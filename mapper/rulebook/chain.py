@@ -27,6 +27,7 @@ class ChainWords:
     beside: set[str] = field(default_factory=set)  # words of networks that read the same input
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
+    scaling: set[str] = field(default_factory=set)  # words of layers that scale channels by their means
     cells: set[str] = field(
         default_factory=set
     )  # words of layers that one step calls with the state of the last

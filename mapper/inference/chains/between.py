@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+from mapper.inference.chains import scaling
 from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.behind import main_of
@@ -22,6 +23,7 @@ from mapper.inference.chains.elements import (
     RECURRENT,
     SLOPES,
     Element,
+    Scale,
 )
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import fork, unpooled
@@ -204,6 +206,8 @@ class Between:
             self.is_sequence = True
         elif element.group == NORM:
             norm(self, at, link)
+        elif isinstance(element, Scale):
+            scaling.scale(self, link)
         elif element.group == FORK:
             self.is_reduced = fork(self, at, link)
         else:
@@ -343,13 +347,16 @@ class Between:
 
     def activation(self, at: int) -> str | None:
         """The activation after a layer that has another after it."""
-        leaf, shown = self.links[at].element.leaf, self.no_activation(at)
+        shown = self.no_activation(at) or scaling.unscaled(self, at)
+        leaf = self.links[scaling.asked_at(self, at)].element.leaf
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
         usual = (
             self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
         ) or before_first(self, at)
-        of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
+        of = main_of(
+            self.links, scaling.asked_at(self, at)
+        )  # what is said of a layer is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
         is_apart = not usual and is_code(self.links, at, self.answers.words.order)
         value = self.answers.find(
@@ -426,11 +433,13 @@ class Between:
         is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
         is_filled |= gap is None and self.gaps.outside[at] == 0
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
-        leaf = link.element.leaf
+        asked = scaling.asked_at(self, at)
+        leaf = self.links[asked].element.leaf
+        shown = shown or scaling.unpooled(self, at)
         usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
         among = self.poolings(at)
         value = self.answers.find(
-            leaf, "chain.pooling", shown=shown, usual=usual, among=among, of=main_of(self.links, at)
+            leaf, "chain.pooling", shown=shown, usual=usual, among=among, of=main_of(self.links, asked)
         )
         if value is None:
             self.windows = None

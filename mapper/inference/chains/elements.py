@@ -70,6 +70,11 @@ class Fork(Element):
             yield from every_layer(arm)
 
 
+@dataclass(frozen=True, eq=False)
+class Scale(Fork):
+    """Two layers, its one arm, whose output scales each channel of what they read: it goes by the second."""
+
+
 def every_layer(elements: Iterable[Element]) -> Iterator[Element]:
     """The layers, those of forks one by one."""
     for element in elements:

@@ -15,6 +15,7 @@ from mapper.inference.chains.elements import (
     SLOPES,
     Element,
     Fork,
+    Scale,
 )
 from mapper.inference.leaf_shapes import weight_shape
 
@@ -159,6 +160,8 @@ def _transposed_groups(element: Element) -> int:
 
 def _fork(before: Data, element: Element) -> Link | None:
     """Each arm reads the same maps, and all give maps."""
+    if isinstance(element, Scale):
+        return _scale(before, element)
     arms: list[tuple[Link, ...]] = []
     for arm in element.arms if isinstance(element, Fork) else ():
         links: list[Link] = []
@@ -170,6 +173,15 @@ def _fork(before: Data, element: Element) -> Link | None:
         arms.append(tuple(links))
     widths = sum(arm[-1].after.width for arm in arms)
     return Link(element, before, Data(MAPS, widths, len(element.kernel)), arms=tuple(arms)) if arms else None
+
+
+def _scale(before: Data, element: Scale) -> Link | None:
+    """The one arm reads the mean of each channel, and gives as many numbers."""
+    if before.form != MAPS or before.width != element.inputs:
+        return None
+    first = follow(replace(before, shuffle=0), element.arms[0][0], is_grouped=False)
+    last = follow(first.after, element.arms[0][1], is_grouped=False) if first else None
+    return Link(element, before, before, arms=((first, last),)) if first and last else None
 
 
 def _beside(before: Data, element: Element) -> Link | None:

@@ -18,6 +18,7 @@ from mapper.inference.chains.elements import (
     CONVOLUTION,
     LINEAR,
     Element,
+    Scale,
     element_of,
     twice_registered,
     unfolded,
@@ -30,6 +31,7 @@ from mapper.inference.chains.network import Woven, woven_of
 from mapper.inference.chains.order import LAYERS, Order
 from mapper.inference.chains.other_blocks import is_other
 from mapper.inference.chains.residuals import Home, Span, apart, apart_by_sizes, branches_of, is_of
+from mapper.inference.chains.scaling import with_scales
 from mapper.inference.chains.square import with_kinds
 from mapper.inference.chains.stored import as_the_others
 from mapper.inference.chains.suspicion import is_doubtful
@@ -157,7 +159,8 @@ def _by_sizes(
     in_line: Callable[[Sequence[Element]], Chain | None],
 ) -> Chain | Woven | None:
     """The one chain that layers make, what else they make by their sizes and what is said, or a chain that two inputs share."""
-    is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
+    scaled = [one for one in _with_scales(elements, words) if not isinstance(one, Scale)]
+    is_gated = any(is_of(part, words.apart) for element in scaled for part in element.leaf.place)
     is_gated |= any(element.leaf.kind == "Bilinear" for element in elements)  # of two inputs
     told = said.layers if said else frozenset()
     line = None if is_gated or (said and not any(told)) else in_line(elements)
@@ -170,6 +173,10 @@ def _by_sizes(
         return found
     pairs = map(in_line, shared(elements))
     return next((pair for pair in pairs if pair and not pair.order.heads), None)
+
+
+def _with_scales(elements: Sequence[Element], words: ChainWords) -> list[Element]:
+    return with_scales(elements, words.scaling, words.apart - words.scaling)
 
 
 def _untold(elements: Sequence[Element], told: Container[str]) -> list[Element]:
@@ -248,6 +255,7 @@ def _in_line(
     """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
     if in_lists_alike(elements):
         return None
+    elements = _with_scales(elements, words)
     main, beside = apart(elements, words.shortcut)
     left, more = apart_by_sizes(main, words.gating | words.weighing | words.masking | words.querying)
     if more and not more.keys() & beside.keys():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from mapper.architecture import Place
-from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
+from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element, Scale
 from mapper.inference.chains.links import MAPS, START, Data, Link, follow
 from mapper.inference.chains.naming import natural, number_of
 from mapper.words import parts
@@ -80,7 +80,7 @@ def _goes_beside(element: Element, elements: Sequence[Element], home: Home) -> b
     """Whether it leads from what all other convolutions of a folder read, one after the other, to what they give."""
     folder = element.leaf.place[: len(home) + 1]
     others = [one for one in elements if tuple(one.leaf.place[: len(home)]) == home and one.is_main]
-    others = [one for one in others if one is not element]
+    others = [one for one in others if one is not element and not isinstance(one, Scale)]
     if not _is_point(element) or element.inputs == element.outputs or len(others) < 2:
         return False
     if not any(one.is_main and one.inputs == element.outputs for one in elements if one not in others):
