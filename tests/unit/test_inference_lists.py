@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from mapper._api import describe
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError
@@ -92,3 +93,16 @@ def test_what_has_no_tensors_behind_a_stem_is_not_missing() -> None:
 def test_a_stage_between_others_is_missing() -> None:
     with pytest.raises(ArchitectureError, match=r"backbone\.6 is missing: the list goes on to 7"):
         infer(children(also="backbone.7."), RULEBOOK)
+
+
+def test_a_list_that_is_cut_through_a_block_is_not_what_the_names_of_its_blocks_recall() -> None:
+    """A detector's backbone (1512.02325) is an EfficientNet's list in two, of which the second begins within a block."""
+    norm = {"weight": [8], "bias": [8], "running_mean": [8], "running_var": [8]}
+    norms = ("0.0.1", "0.1.block.1.1", "1.2.block.0.1")
+    header = {f"backbone.features.{home}.{name}": shape for home in norms for name, shape in norm.items()} | {
+        "backbone.features.0.0.0.weight": [8, 3, 3, 3],
+        "backbone.features.1.2.block.0.0.weight": [8, 8, 1, 1],
+        "backbone.features.1.2.block.2.fc1.weight": [4, 8, 1, 1],
+        "backbone.features.1.2.block.2.fc1.bias": [4],
+    }
+    assert describe(header).family is None
