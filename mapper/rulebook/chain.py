@@ -28,6 +28,8 @@ class ChainWords:
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
     scaling: set[str] = field(default_factory=set)  # words of layers that scale channels by their means
+    factor: set[str] = field(default_factory=set)  # words of a vector that outputs are multiplied by
+    offset: set[str] = field(default_factory=set)  # and of one that is added to them
     cells: set[str] = field(
         default_factory=set
     )  # words of layers that one step calls with the state of the last

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import mapper
-from mapper.errors import HintError, MapperError
+from mapper.errors import HintError
 
 PLAIN = {"chain.activation": "relu", "chain.output": "none"}
 MAPS = {**PLAIN, "chain.stride": 1, "chain.padding": "half", "chain.pooling": "none"}
@@ -300,8 +300,9 @@ def test_numbers_of_no_layer_may_stand_in_what_a_layer_reads():
     wave = "6.283185307179586 * inputs @ transposed(B)"
     hints = {"fc1:chain.reads": f"sin({wave}) & cos({wave})", "chain.inputs": "inputs:3", **PLAIN}
     inputs = torch.rand(4, 3)
-    with pytest.raises(MapperError, match="nobody reads the numbers at 'scale': say who does"):
-        mapper.build(net.state_dict(), hints=hints)
+    said = mapper.inspect(net.state_dict(), hints).architecture
+    assert any("nobody reads the numbers at 'scale': say who does" in str(each) for each in said.missing)
+    assert [question.candidates for question in said.questions] == [("tanh(fc2) * scale", "fc2 * scale")]
     waves = 2 * torch.pi * inputs @ net.B.t()
     wanted = net["fc2"](F.relu(net["fc1"](torch.cat((waves.sin(), waves.cos()), -1))))
     torch.testing.assert_close(given(net, hints | {"scale:chain.gives": "none"}, inputs), wanted)
@@ -401,3 +402,28 @@ def test_a_recurrent_layer_may_read_the_mean_of_each_column_of_maps(value):
     maps = net["conv"](x).relu().mean(2 if value == "columns_mean" else 3).mT
     told = {**MAPS, "chain.reduction": value, "chain.positions": "all"}
     torch.testing.assert_close(given(net, told, x), net["out"](net["rnn"](maps)[0]))
+
+
+def test_an_output_may_be_scaled_by_vectors_beside_its_layers():
+    """An actor's bounds (1802.09477) are no layers: the others stand in their order, and what is given is asked."""
+    net = nn.ModuleDict({"fc1": nn.Linear(5, 8), "fc2": nn.Linear(8, 8), "fc_mu": nn.Linear(8, 3)})
+    net.register_buffer("action_scale", torch.tensor([[2.0, 0.5, 3.0]]))
+    net.register_buffer("action_bias", torch.tensor([[0.5, -1.0, 0.0]]))
+    questions = {one.name: one.candidates for one in mapper.inspect(net.state_dict()).architecture.questions}
+    said = {"chain.gives": questions["chain.gives"][0], "chain.activation": "relu", "chain.output": "none"}
+    assert not any(name.endswith("chain.reads") for name in questions)
+    x = torch.randn(4, 5)
+    y = net["fc_mu"](F.relu(net["fc2"](F.relu(net["fc1"](x)))))
+    wanted = torch.tanh(y) * net.action_scale + net.action_bias
+    torch.testing.assert_close(given(net, said, x), wanted)
+
+
+def test_a_vector_beside_two_branches_does_not_make_one_chain_of_them():
+    """Square layers that read two inputs could stand one behind the other: what is given names layers within."""
+    net = nn.ModuleDict(
+        {side: nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)) for side in ("user", "item")}
+    )
+    net.register_buffer("scale", torch.rand(6))
+    said = {"chain.gives": "dot(user.2, item.2) * scale"}
+    asked = {question.name for question in mapper.inspect(net.state_dict(), said).architecture.questions}
+    assert "item.0:chain.reads" in asked

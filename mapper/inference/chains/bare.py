@@ -9,6 +9,8 @@ from mapper.architecture import BARE, Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import element_of
 from mapper.inference.chains.links import ROWS, Data
+from mapper.inference.chains.nodes import Node
+from mapper.inference.chains.residuals import is_of
 from mapper.inference.chains.texts import names_in
 from mapper.inference.chains.value import Value
 
@@ -20,6 +22,28 @@ _UNREAD = "nobody reads the numbers at '{0}': say who does, as in --set 'LAYER:c
 def is_bare(leaf: Leaf) -> bool:
     """Whether it is a tensor that no layer has."""
     return leaf.kind in BARE and element_of(leaf) is None
+
+
+def is_vector(leaf: Leaf) -> bool:
+    """Whether it is a row of numbers that no layer has: a factor of what is given, say, or the mean of what is read."""
+    extents = [extent for info in leaf.tensors.values() for extent in info.shape if extent > 1]
+    return is_bare(leaf) and len(extents) == 1
+
+
+def meant(
+    ends: Sequence[Node], bare: Mapping[str, Value], answers: Answers, leaves: Mapping[str, Leaf]
+) -> tuple[str, ...]:
+    """What the one output may be beside vectors as wide that are called a factor and an offset of it (1802.09477)."""
+    end = ends[0].name if len(ends) == 1 else ""
+    own = [name for name, value in bare.items() if end and value.data.width == ends[0].gives.width]
+    own = [name for name in own if answers.told_at(leaves[name], _GIVES) != _NOTHING]
+    words = answers.words
+    factors = [name for name in own if is_of(name.rpartition(".")[2], words.factor)]
+    offsets = [name for name in own if is_of(name.rpartition(".")[2], words.offset)]
+    if len(factors) != 1 or len(offsets) > 1:
+        return ()
+    behind = f" * {factors[0]}" + "".join(f" + {name}" for name in offsets)
+    return f"tanh({end}){behind}", f"{end}{behind}"
 
 
 def bare_values(leaves: Sequence[Leaf], roles: Iterator[str]) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from typing import Any
 from mapper.architecture import BARE, Architecture, Leaf, Place
 from mapper.checkpoint import COUNTER
 from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
-from mapper.inference.chains.bare import is_bare
+from mapper.inference.chains.bare import is_bare, is_vector
 from mapper.inference.chains.behind import placed
 from mapper.inference.chains.cells import Cell, cell_of, has_gates
 from mapper.inference.chains.doubts import in_lists_alike
@@ -108,6 +108,8 @@ def chain_of(
     layers, rest = _parted(leaves, words, is_aside)
     said = _said_by(hints or {})
     bare = [leaf for leaf in leaves if said and is_bare(leaf) and (leaf in layers or said.names(leaf))]
+    vectors = [] if said else [leaf for leaf in layers if is_vector(leaf)]
+    bare = bare or vectors
     elements = _elements(leaf for leaf in layers if leaf not in bare)
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
@@ -124,6 +126,10 @@ def chain_of(
     def in_line(elements: Sequence[Element]) -> Chain | None:
         return _in_line(elements, rest, words, hints, keeps_order)
 
+    if vectors:
+        is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
+        line = None if is_gated else in_line(elements)
+        return woven_of(elements, rest, words, True, (), vectors, line.order) if line else None
     return _by_sizes(elements, [leaf for leaf in rest if leaf not in bare], bare, words, said, in_line)
 
 
@@ -163,7 +169,8 @@ def _by_sizes(
     is_gated = any(is_of(part, words.apart) for element in scaled for part in element.leaf.place)
     is_gated |= any(element.leaf.kind == "Bilinear" for element in elements)  # of two inputs
     told = said.layers if said else frozenset()
-    line = None if is_gated or (said and not any(told)) else in_line(elements)
+    line = None if is_gated or (said and not any(told) and not bare) else in_line(elements)
+    line = None if line and said and not any(told) and not _gives_ends(line, said) else line
     line = line or (in_line(_untold(elements, told)) if any(told) else None)
     chain = line if said is None else None
     found = chain or woven_of(
@@ -173,6 +180,14 @@ def _by_sizes(
         return found
     pairs = map(in_line, shared(elements))
     return next((pair for pair in pairs if pair and not pair.order.heads), None)
+
+
+def _gives_ends(line: Chain, said: _Said) -> bool:
+    """Whether of a chain's layers nothing is named but those that give its outputs: the others are called one after the other."""
+    ends = {line.order.links[-1].element.name, *(head.links[-1].element.name for head in line.order.heads)}
+    mains = [link.element.name for link in line.order.links if link.element.is_main]
+    named = said.named & {link.element.name for link in line.links}
+    return named <= {*ends, *mains[-1:]}
 
 
 def _with_scales(elements: Sequence[Element], words: ChainWords) -> list[Element]:

@@ -12,7 +12,7 @@ from mapper.architecture import Leaf
 from mapper.errors import HintError, shorten
 from mapper.inference.chains.activations import activation_of
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.bare import bare_values, unread
+from mapper.inference.chains.bare import bare_values, meant, unread
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import BARE, EACH, Reader, does_not_read, in_positions
 from mapper.inference.chains.elements import (
@@ -473,7 +473,7 @@ class Weaving:
                 raise HintError(f"--set {GIVES}: {shorten(self.gives)}: {error}", fact=GIVES) from None
             self._refuse_idle(ends)
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
-        elif among := self._meeting(ends):
+        elif among := self._meeting(ends) or meant(ends, self.bare, self.answers, self._leaves):
             self.answers.find(ends[0].first.leaf, GIVES, among=among)
         names = ["output"] if len(names) == 1 else names
         shown = ", ".join(f"{name}={value.text}" for name, value in zip(names, values, strict=True))
