@@ -295,7 +295,41 @@ def soft_agent():
     return part(call, actor=actor, critic=critic(), critic_target=critic()), torch.randn(2, 5)
 
 
+def continuous_agent():
+    nets = {
+        "critic": linear(5, 64, 64, 1, between=nn.Tanh),
+        "actor_mean": linear(5, 64, 64, 3, between=nn.Tanh),
+    }
+    model = part(lambda self, x: (self.actor_mean(x), self.critic(x)), **nets)
+    model.actor_logstd = nn.Parameter(torch.zeros(1, 3))  # no sample is drawn
+    return model, torch.randn(2, 5)
+
+
+def bounded_actor():
+    def call(self, x):
+        x = torch.relu(self.fc2(torch.relu(self.fc1(x))))
+        return torch.tanh(self.fc_mu(x)) * self.action_scale + self.action_bias
+
+    model = part(call, fc1=nn.Linear(5, 256), fc2=nn.Linear(256, 256), fc_mu=nn.Linear(256, 3))
+    model.register_buffer("action_scale", torch.tensor([2.0, 0.5, 1.0]))
+    model.register_buffer("action_bias", torch.tensor([0.0, -1.0, 0.5]))
+    return model, torch.randn(2, 5)
+
+
+def apart_from_its_trend():
+    """A series in a slow trend and the rest (2205.13504)."""
+
+    def call(self, x):
+        ends = x[:, :1].expand(-1, 12, -1), x, x[:, -1:].expand(-1, 12, -1)
+        x = x.transpose(1, 2)
+        trend = torch.nn.functional.avg_pool1d(torch.cat(ends, 1).transpose(1, 2), 25, stride=1)
+        return (self.Linear_Seasonal(x - trend) + self.Linear_Trend(trend)).transpose(1, 2)
+
+    maps = {f"Linear_{word}": nn.Linear(18, 6) for word in ("Seasonal", "Trend")}
+    return part(call, **maps), torch.randn(2, 18, 4)
+
+
 PUBLISHED = (
     generator, patches, cycle, u_net, small_resnet, autoencoder, digits, pixels, actor_critic, deterministic_agent,
-    soft_agent, slices, temporal,
+    soft_agent, slices, temporal, continuous_agent, bounded_actor, apart_from_its_trend,
 )  # fmt: skip

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.value import Value
 
 _SOME = re.compile(r"channels_(\d{1,5})_(\d{1,5})")  # from the first on, as far as the second
-_COUNTED = re.compile(r"(unshuffled|maps|anchors)_(\d{1,4})")
+_COUNTED = re.compile(r"(unshuffled|maps|anchors|smoothed)_(\d{1,4})")
 _PLACES = 2  # axes of an image
 Laid = tuple[str, Data]
 
@@ -57,6 +57,14 @@ def _anchors(data: Data, tight: str, count: int) -> Laid | None:
     )
 
 
+def _smoothed(data: Data, tight: str, size: int) -> Laid | None:
+    """A row of times as the mean of so many around each (2205.13504)."""
+    if data.form == MAPS or size % 2 == 0:
+        return None
+    text = f"moving_average({tight}.flatten(0, -2).unsqueeze(-1), {size}).view_as({tight})"
+    return text, data
+
+
 def _channel_max(data: Data, tight: str) -> Laid:
     return f"{tight}.amax(dim={_axis(data)}, keepdim=True)", replace(data, width=1)
 
@@ -94,7 +102,7 @@ def _axis(data: Data) -> int:
     return 1 if data.form in (MAPS, START) else -1
 
 
-_COUNTS = {"unshuffled": _unshuffled, "maps": _maps_of_rows, "anchors": _anchors}
+_COUNTS = {"unshuffled": _unshuffled, "maps": _maps_of_rows, "anchors": _anchors, "smoothed": _smoothed}
 _PLAIN = {
     "channel_max": _channel_max,
     "softmax_of_channels": _shares,
