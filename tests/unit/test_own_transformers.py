@@ -179,3 +179,50 @@ def test_heads_of_their_own_are_as_many_as_the_config_of_the_source_has(tmp_path
     text = mapper.generate(tmp_path / "model.pt", hints={"norm.eps": 1e-5, "feed_forward.activation": "gelu"})
     assert "class SingleHead(nn.Module):" in text
     assert "self.heads = nn.ModuleList(SingleHead(config) for _ in range(config.heads))" in text
+
+
+class Summed(nn.Module):
+    """An encoder whose layers are called one by one, and norm each sum in a module of its own."""
+
+    def __init__(self, folder: str, block: str) -> None:
+        super().__init__()
+        self.embedding, layers = nn.Embedding(WORDS, WIDTH), nn.Module()
+        self.add_module(folder, layers)
+        for at in range(2):
+            layer, ffn = nn.Module(), nn.Module()
+            layer.attention = nn.Module()
+            for name in ("W_q", "W_k", "W_v", "W_o"):
+                layer.attention.add_module(name, nn.Linear(WIDTH, WIDTH))
+            ffn.dense1, ffn.dense2 = nn.Linear(WIDTH, 64), nn.Linear(64, WIDTH)
+            layer.addnorm1, layer.ffn, layer.addnorm2 = nn.Module(), ffn, nn.Module()
+            layer.addnorm1.ln, layer.addnorm2.ln = norm(), norm()
+            layers.add_module(f"{block}{at}", layer)
+        self.layers_called = list(layers.children())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[1])[:, None] / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+        x = self.embedding(ids) * WIDTH**0.5 + torch.stack((places.sin(), places.cos()), -1).flatten(1)
+        for layer in self.layers_called:
+            heads = (
+                getattr(layer.attention, f"W_{part}")(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                for part in "qkv"
+            )
+            y = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+            x = layer.addnorm1.ln(x + layer.attention.W_o(y))
+            x = layer.addnorm2.ln(x + layer.ffn.dense2(F.relu(layer.ffn.dense1(x))))
+        return x
+
+
+@pytest.mark.parametrize("names", [("blks", "block"), ("blocks", "block_")])
+def test_layers_one_by_one_with_norms_of_sums_are_a_list_of_post_norm_layers(names: tuple[str, str]) -> None:
+    torch.manual_seed(0)
+    model = Summed(*names).eval()
+    said = {
+        "task": "base", "attention.causal": False, "rotary": False, "attention.heads": HEADS, "norm.eps": norm().eps,
+        "feed_forward.activation": "relu", "position.sinusoidal": "interleaved", "position.counting": "all",
+        "embedding.scale": WIDTH**0.5, "attention.rotary": False,
+    }  # fmt: skip
+    ids = torch.randint(1, WORDS, (2, 11))
+    with torch.no_grad():
+        made = mapper.build(model.state_dict(), hints=said)(input_ids=ids)
+        torch.testing.assert_close(made.last_hidden_state, model(ids), atol=1e-5, rtol=1e-4)
