@@ -108,12 +108,12 @@ def test_layers_of_a_dense_block_read_all_that_came_before():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize(("home", "last"), [("body.{}", "body.2"), ("body.{}", "mid"), ("block{}", "after")])
 @pytest.mark.parametrize("said", ["added", "none"])
-def test_a_long_skip_goes_around_residual_blocks_with_a_factor(said, is_inside):
+def test_a_long_skip_goes_around_residual_blocks_with_a_factor(said, home, last):
     """EDSR (1707.02921): blocks that count a tenth, a convolution behind them, and what they read."""
-    net = layers(head=conv(3, 4), **{f"body.{at}.conv{n}": conv(4, 4) for at in (0, 1) for n in (1, 2)})
-    last = "body.2" if is_inside else "mid"
+    blocks = [home.format(at) for at in (0, 1)]
+    net = layers(head=conv(3, 4), **{f"{block}.conv{n}": conv(4, 4) for block in blocks for n in (1, 2)})
     net |= layers(**{last: conv(4, 4)}, tail=conv(4, 3))
     hints = {
         **MAPS,
@@ -121,11 +121,11 @@ def test_a_long_skip_goes_around_residual_blocks_with_a_factor(said, is_inside):
         "chain.residual": "before_activation*0.1",
         "chain.skip": "none",
     }
-    hints |= {f"body.{at}.conv1:chain.activation": "relu" for at in (0, 1)}
+    hints |= {f"{block}.conv1:chain.activation": "relu" for block in blocks}
     assert asked(net, hints) == {"chain.long_skip": ("none", "added")}
     first = read = net["head"](x := torch.randn(1, 3, 6, 6))
-    for at in (0, 1):
-        read = read + 0.1 * net[f"body.{at}.conv2"](F.relu(net[f"body.{at}.conv1"](read)))
+    for block in blocks:
+        read = read + 0.1 * net[f"{block}.conv2"](F.relu(net[f"{block}.conv1"](read)))
     read = net[last](read) + (first if said == "added" else 0)
     torch.testing.assert_close(given(net, {**hints, "chain.long_skip": said}, x), net["tail"](read))
     for wrong in ({"chain.long_skip": "before"}, {"chain.residual": "before_activation*x"}):

@@ -164,9 +164,11 @@ def _behind_blocks(links: Sequence[Link], spans: Sequence[Span], at: int) -> int
 
 
 def _list_of(link: Link) -> tuple[str | tuple[int, ...], ...]:
-    """The list of blocks that a layer stands in; () where it is in no numbered one."""
+    """The list of blocks that a layer stands in, or what folders side by side are called: `block` of `block2`; () for none."""
     folder = block_of(link.element)
-    return folder[:-1] if folder and isinstance(folder[-1], tuple) else ()
+    if folder and isinstance(folder[-1], str):
+        return (*folder[:-1], folder[-1].rstrip("0123456789"))
+    return folder[:-1]
 
 
 def join(between: Between, at: int, where: str) -> None:
