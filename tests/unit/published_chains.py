@@ -316,6 +316,43 @@ def bounded_actor():
     return model, torch.randn(2, 5)
 
 
+def faces():
+    """A residual network for faces (1801.07698): a norm before each block, slopes in it, steps in its second convolution."""
+
+    def block(inputs, outputs, stride):
+        def call(self, x):
+            y = self.bn3(self.conv2(self.prelu(self.bn2(self.conv1(self.bn1(x))))))
+            return y + (self.downsample(x) if hasattr(self, "downsample") else x)
+
+        layers = {
+            "bn1": nn.BatchNorm2d(inputs),
+            "conv1": nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            "bn2": nn.BatchNorm2d(outputs),
+            "prelu": nn.PReLU(outputs),
+            "conv2": nn.Conv2d(outputs, outputs, 3, stride, 1, bias=False),
+            "bn3": nn.BatchNorm2d(outputs),
+        }
+        if stride > 1:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            layers["downsample"] = nn.Sequential(*shortcut)
+        return part(call, **layers)
+
+    def call(self, x):
+        x = self.prelu(self.bn1(self.conv1(x)))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.features(self.fc(self.bn2(x).flatten(1)))
+
+    layers = {
+        "conv1": nn.Conv2d(3, 4, 3, padding=1, bias=False),
+        "bn1": nn.BatchNorm2d(4),
+        "prelu": nn.PReLU(4),
+    }
+    for at, (inputs, outputs) in enumerate(((4, 4), (4, 6), (6, 8), (8, 9)), 1):
+        layers[f"layer{at}"] = nn.Sequential(block(inputs, outputs, 2), block(outputs, outputs, 1))
+    ends = {"bn2": nn.BatchNorm2d(9), "fc": nn.Linear(9 * 2 * 2, 7), "features": nn.BatchNorm1d(7)}
+    return part(call, **layers, **ends), torch.randn(2, 3, 32, 32)
+
+
 def apart_from_its_trend():
     """A series in a slow trend and the rest (2205.13504)."""
 
@@ -331,5 +368,5 @@ def apart_from_its_trend():
 
 PUBLISHED = (
     generator, patches, cycle, u_net, small_resnet, autoencoder, digits, pixels, actor_critic, deterministic_agent,
-    soft_agent, slices, temporal, continuous_agent, bounded_actor, apart_from_its_trend,
+    soft_agent, slices, temporal, continuous_agent, bounded_actor, apart_from_its_trend, faces,
 )  # fmt: skip
