@@ -51,6 +51,49 @@ def logits(net: Plain, x: Tensor, times: tuple[int, ...]) -> Tensor:
     return net.linear(x.mean((2, 3, 4)), "fc", 4)
 
 
+def separable_inception(net: Plain, x: Tensor) -> Tensor:
+    """Branches whose kernels reach over places, and then over time (1712.04851)."""
+
+    def normed(x: Tensor, at: str, size: int, kernel: Three, stride: Three = (1, 1, 1)) -> Tensor:
+        return F.relu(net.batch_norm(conv(net, x, f"{at}.0", size, kernel, stride), f"{at}.1", 1e-3))
+
+    def apart(x: Tensor, at: str, size: int, side: int, step: int = 1) -> Tensor:
+        x = normed(x, f"{at}.0", size, (1, side, side), (1, step, step))
+        return normed(x, f"{at}.1", size, (side, 1, 1), (step, 1, 1))
+
+    def block(x: Tensor, at: str) -> Tensor:
+        pooled = F.max_pool3d(x, 3, 1, 1)
+        branches = [
+            normed(x, f"{at}.branch0", 6, (1, 1, 1)),
+            apart(normed(x, f"{at}.branch1.0", 4, (1, 1, 1)), f"{at}.branch1.1", 7, 3),
+            apart(normed(x, f"{at}.branch2.0", 3, (1, 1, 1)), f"{at}.branch2.1", 5, 3),
+            normed(pooled, f"{at}.branch3.1", 4, (1, 1, 1)),
+        ]
+        return torch.cat(branches, dim=1)
+
+    x = F.max_pool3d(apart(x, "features.0", 8, 7, 2), (1, 3, 3), (1, 2, 2), (0, 1, 1))
+    x = apart(normed(x, "features.2", 8, (1, 1, 1)), "features.3", 12, 3)
+    x = F.max_pool3d(x, (1, 3, 3), (1, 2, 2), (0, 1, 1))
+    for number in (5, 6, 8, 9, 10, 11, 12, 14, 15):
+        x = block(x, f"features.{number}")
+        x = F.max_pool3d(x, 3, 2, 1) if number == 6 else x
+        x = F.max_pool3d(x, 2, 2) if number == 12 else x
+    x = F.avg_pool3d(x, (2, 7, 7), stride=1)
+    net.state.setdefault("classifier.1.bias", torch.randn(4, generator=net.generator))
+    x = conv(net, x, "classifier.1", 4, (1, 1, 1)) + net.state["classifier.1.bias"][:, None, None, None]
+    return x.mean((2, 3, 4))
+
+
+@torch.no_grad()
+def test_branches_over_places_and_then_over_time_are_read_without_a_question(tmp_path: Path) -> None:
+    video = torch.randn((1, 3, 20, 224, 256), generator=torch.Generator().manual_seed(1))
+    net = Plain()
+    wanted = separable_inception(net, video)
+    save_file({key: value.clone() for key, value in net.state.items()}, tmp_path / "model.safetensors")
+    made = mapper.build(tmp_path / "model.safetensors")(video).output
+    torch.testing.assert_close(made, wanted, atol=1e-5, rtol=1e-4)
+
+
 KINDS = {"over_all": (3, 3, 3, 3), "places_later": (3, 1, 1, 1), "places_then_time": (0, 0, 0, 0)}
 
 
