@@ -262,7 +262,10 @@ class Filler:
 
     def _is_anyones(self, scope: Scope) -> bool:
         """Whether neither a family has the names of a part nor a listed type is like it: somebody wrote it."""
-        return self.facts.families.whole is None and not (self.twins and self.twins.of(scope))
+        families = self.facts.families
+        if families.whole is not None or families.vouch_for_tower(scope):
+            return False
+        return not (self.twins and self.twins.of(scope))
 
     def _know(self, scope: Scope, name: str, leaf: Leaf) -> bool:
         """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean.

@@ -146,8 +146,11 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
         return []
     pair = [leaf for leaf in maps if leaf is not back[0]]
     said = [None if _is_numbered(leaf) and None in (one.role for one in pair) else leaf.role for leaf in pair]
+    counted = all(map(_is_numbered, maps)) and back[0].role != "down"
+    if counted:  # numbers are an order, and shapes say that it is another one than words take it for
+        said = [None, None]
     if (
-        back[0].role not in (None, "down")
+        (back[0].role not in (None, "down") and not counted)
         or {*said} - {None, "gate", "up"}
         or said in (["up"] * 2, ["gate"] * 2)
     ):

@@ -52,7 +52,7 @@ def test_that_a_field_is_there_does_not_say_that_it_is_read(order: tuple[str, st
 
 
 @pytest.mark.parametrize(
-    "said", [{"position_embedding_type": "rotary"}, {"auto_map": {"AutoModel": "model.Own"}}]
+    "said", [{"auto_map": {"AutoModel": "model.Own"}}, {"position_embedding_type": "own"}]
 )
 def test_a_config_that_may_leave_fields_out_or_names_positions_otherwise_settles_nothing(
     said: dict[str, Any],
@@ -60,6 +60,16 @@ def test_a_config_that_may_leave_fields_out_or_names_positions_otherwise_settles
     source = example("jamba")
     assert "rotary" not in asked(read(source, source.tensors, transformers_version=WRITTEN))
     assert "rotary" in asked(read(source, source.tensors, transformers_version=WRITTEN, **said))
+
+
+@pytest.mark.parametrize(("said", "turned"), [("rotary", True), ("none", False)])
+def test_beside_state_spaces_a_config_that_names_the_positions_says_whether_they_are_angles(
+    said: str, turned: bool
+) -> None:
+    source = example("jamba")
+    made = read(source, source.tensors, position_embedding_type=said)
+    assert "rotary" not in asked(made)
+    assert {fact.value for fact in made.facts if fact.name == "rotary"} == {turned}
 
 
 def test_a_field_that_names_the_norm_goes_before_one_for_its_bias() -> None:
