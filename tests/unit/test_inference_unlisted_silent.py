@@ -87,3 +87,8 @@ def test_numbered_maps_of_a_gated_network_have_the_order_that_their_shapes_show(
     roles = {str(leaf.place[-1]): leaf.role for leaf in made.leaves if str(leaf.place[-1]) in words.values()}
     assert roles == {"w1": "first", "w2": "second", "w3": "down"}
     assert "feed_forward.gate_last" in asked(made)
+
+
+def test_how_rows_and_columns_share_angles_is_asked_of_names_that_one_family_alone_has() -> None:
+    """Pixtral's words say how its authors call things, not how another's patches are turned."""
+    assert "rotary.axes" in asked(stranger("pixtral"))
