@@ -55,7 +55,7 @@ def test_a_text_whose_pooled_state_is_projected_is_asked_which_state_that_is() -
         "projection.weight": (24, WIDTH),
     }
     (asked,) = [question for question in of(shapes).questions if question.fact == "pooling"]
-    assert asked.candidates == ("end", "highest", "first", "last", "mean")
+    assert asked.candidates == ("end", "highest", "first", "last", "mean", "mean_tokens")
     told = of(shapes, {"pooling": "highest", "attention.causal": False})
     assert told.missing == [] and set(facts(told, "pooling")) == {"highest"}
 

@@ -13,9 +13,9 @@ from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
 
 
-def stranger(family: str, without: tuple[str, ...] = (), **config: Any) -> Architecture:
-    """The first example of a family under a type that nobody lists, without some fields of its config."""
-    example = header(next(one for one in RULEBOOK.families if one.name == family).examples[0])
+def stranger(family: str, without: tuple[str, ...] = (), at: int = 0, **config: Any) -> Architecture:
+    """An example of a family under a type that nobody lists, without some fields of its config."""
+    example = header(next(one for one in RULEBOOK.families if one.name == family).examples[at])
     kept = {name: value for name, value in (example.config or {}).items() if name not in without}
     changed = {**kept, **config, "model_type": "unheard_of"}
     return infer(Checkpoint("x", "manifest", example.tensors, changed), RULEBOOK)
@@ -34,7 +34,6 @@ def said(architecture: Architecture, name: str) -> set[Any]:
     [
         ("mimi", "use_causal_conv", True, "convolution.causal"),
         ("plbart", "scale_embedding", True, "embedding.scale"),
-        ("roberta", "pad_token_id", 1, "position.counting"),
     ],
 )
 def test_what_published_classes_have_either_way_is_asked_where_the_config_is_silent(
@@ -42,6 +41,14 @@ def test_what_published_classes_have_either_way_is_asked_where_the_config_is_sil
 ) -> None:
     assert fact in asked(stranger(family, without=(field,)))
     assert fact not in asked(stranger(family, **{field: value}))
+
+
+def test_a_padding_that_the_config_does_not_name_may_shift_positions() -> None:
+    """LUKE without what is its own has the names of BERT, and counts as RoBERTa does."""
+    silent = ("pad_token_id", "use_entity_aware_attention")
+    assert "position.counting" in asked(stranger("luke", without=silent, at=1))
+    assert said(stranger("luke", without=silent, at=1, pad_token_id=0), "position.counting") == {"all"}
+    assert said(stranger("luke", without=silent, at=1, pad_token_id=1), "position.counting") == {"tokens"}
 
 
 @pytest.mark.parametrize("field", ["rotary_embedding_base", "theta", "rotary_base"])
@@ -53,9 +60,17 @@ def test_the_base_of_angles_is_read_by_any_name_among_those_of_rotary_embeddings
 
 def test_the_kind_of_norms_in_a_tower_of_a_listed_type_is_not_asked() -> None:
     """Whoever joined the towers: a Llama's norms are those of Llama."""
-    made = stranger("llava")
+    example = header(next(one for one in RULEBOOK.families if one.name == "llava").examples[0])
+    words = {"multi_modal_projector.linear_1": "mlp1.1", "multi_modal_projector.linear_2": "mlp1.3"}
+    tensors = {}
+    for name, info in example.tensors.items():
+        for theirs, own in words.items():
+            name = name.replace(theirs, own)
+        tensors[name] = info
+    config = {**(example.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert made.family is None
     assert "norm.kind" not in asked(made)
-    assert not any(leaf.kind == "LayerNorm" for leaf in made.leaves if str(leaf.place).startswith("language"))
 
 
 def test_an_output_gate_with_a_map_of_its_own_leaves_the_queries_as_they_are() -> None:
@@ -92,3 +107,61 @@ def test_numbered_maps_of_a_gated_network_have_the_order_that_their_shapes_show(
 def test_how_rows_and_columns_share_angles_is_asked_of_names_that_one_family_alone_has() -> None:
     """Pixtral's words say how its authors call things, not how another's patches are turned."""
     assert "rotary.axes" in asked(stranger("pixtral"))
+
+
+def test_whether_scores_beside_biases_by_distance_are_scaled_is_asked() -> None:
+    """T5 has the scale in its weights, MPNet divides: both have one table of buckets for all layers."""
+    made = stranger("mpnet")
+    (question,) = [question for question in made.questions if question.fact == "attention.scaling"]
+    assert set(question.candidates) == {"none", "head_dim"}
+
+
+def test_a_stated_activation_goes_before_what_is_doubted_of_names() -> None:
+    """`blocks.N.attn.qkv` without a class token: some compute the error function, and this config says which."""
+    tensors = {
+        "patch_embed.proj.weight": TensorInfo((32, 3, 8, 8), "F32"),
+        "patch_embed.proj.bias": TensorInfo((32,), "F32"),
+        "pos_embed": TensorInfo((1, 16, 32), "F32"),
+        "norm.weight": TensorInfo((32,), "F32"),
+        "norm.bias": TensorInfo((32,), "F32"),
+    }
+    widths = {"attn.qkv": (96, 32), "attn.proj": (32, 32), "mlp.fc1": (48, 32), "mlp.fc2": (32, 48)}
+    for layer in range(2):
+        for word, shape in widths.items():
+            tensors[f"blocks.{layer}.{word}.weight"] = TensorInfo(shape, "F32")
+            tensors[f"blocks.{layer}.{word}.bias"] = TensorInfo(shape[:1], "F32")
+        for word in ("norm1", "norm2"):
+            for end in ("weight", "bias"):
+                tensors[f"blocks.{layer}.{word}.{end}"] = TensorInfo((32,), "F32")
+    config = {"model_type": "unheard_of", "num_attention_heads": 4, "image_size": 32, "layer_norm_eps": 1e-6}
+    silent = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    told = infer(Checkpoint("x", "manifest", tensors, {**config, "hidden_act": "relu"}), RULEBOOK)
+    assert "feed_forward.activation" in asked(silent)
+    assert said(told, "feed_forward.activation") == {"relu"}
+
+
+def test_the_last_map_of_a_projector_is_no_head_of_words() -> None:
+    example = header(next(one for one in RULEBOOK.families if one.name == "llava").examples[0])
+    words = {
+        "multi_modal_projector.linear_1": "connector.proj_in",
+        "multi_modal_projector.linear_2": "connector.proj_out",
+    }
+    tensors = {}
+    for name, info in example.tensors.items():
+        for theirs, own in words.items():
+            name = name.replace(theirs, own)
+        tensors[name] = info
+    config = {**(example.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    roles = {str(leaf.place[-1]): leaf.role for leaf in made.leaves if "connector" in str(leaf.place)}
+    assert roles == {"proj_in": "up", "proj_out": "down"}
+
+
+def test_how_many_positions_each_side_of_an_encoder_sees_is_asked_where_its_window_has_another_name() -> None:
+    example = header(next(one for one in RULEBOOK.families if one.name == "modernbert").examples[0])
+    config = {name: value for name, value in (example.config or {}).items() if name != "layer_types"}
+    config |= {"model_type": "unheard_of", "local_attention": 6, "global_layer_interval": 2}
+    hints = {"attention.pattern": "mixed", "attention.layer_types": ["full_attention", "sliding_attention"]}
+    made = infer(Checkpoint("x", "manifest", example.tensors, config), RULEBOOK, hints=hints)
+    assert "attention.one_sided_window" in asked(made)
+    assert said(made, "attention.window") <= {6}
