@@ -165,3 +165,25 @@ def test_how_many_positions_each_side_of_an_encoder_sees_is_asked_where_its_wind
     made = infer(Checkpoint("x", "manifest", example.tensors, config), RULEBOOK, hints=hints)
     assert "attention.one_sided_window" in asked(made)
     assert said(made, "attention.window") <= {6}
+
+
+def test_a_factor_on_residuals_under_another_name_is_a_question_with_its_number() -> None:
+    made = stranger("llama", residual_scale=0.5)
+    (question,) = [question for question in made.questions if question.fact == "residual.scale"]
+    assert question.candidates == (0.5, 1.0)
+    assert "residual.scale" not in asked(stranger("llama"))
+
+
+@pytest.mark.parametrize(("value", "placement"), [(True, "pre"), (False, "post")])
+def test_a_flag_that_ends_in_norms_before_says_where_they_stand(value: bool, placement: str) -> None:
+    made = stranger("opt", without=("do_layer_norm_before",), apply_layernorm_before=value)
+    assert said(made, "norm.placement") == {placement}
+
+
+@pytest.mark.parametrize("word", ["layer_scale1", "layerscale_1"])
+def test_scales_of_sub_layers_are_known_by_their_numbers(word: str) -> None:
+    example = header(next(one for one in RULEBOOK.families if one.name == "dinov2").examples[0])
+    tensors = {name.replace("layer_scale1.lambda1", word): info for name, info in example.tensors.items()}
+    config = {**(example.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert {leaf.role for leaf in made.leaves if str(leaf.place[-1]) == word} == {"scale_attention"}
