@@ -461,6 +461,9 @@ TOLD: dict[str, dict[str, Any]] = {  # what only llama.cpp's code knows of an ar
         "attention.pattern": "mixed", "attention.layer_types": [*["sliding_attention"] * 3, "full_attention"],
         "model.blocks.3:attention.rotary": False,
     },
+    "deepseek2": {
+        **AS_STORED, "rotary.style": "interleaved", "feed_forward.activation": "silu", "moe.normalise": False,
+    },
     "qwen3moe": {
         "rotary.style": "half", "feed_forward.activation": "silu", **AS_STORED, "moe.scoring": "softmax",
         "moe.normalise": True,
