@@ -168,11 +168,15 @@ class LinearPatches(nn.Module):
         self.proj_out = nn.Linear(SIZE, 2 * 2 * 5)
         self.scale_shift_table = nn.Parameter(torch.zeros(2, SIZE))
 
+    def time(self) -> Tensor:
+        given: Any = self.time_embed
+        return through(given.emb.timestep_embedder, sinusoids(STEPS, 8))
+
     def forward(self, image: Tensor) -> Tensor:
         given: Any = self.time_embed
         maps: Any = self.caption_projection
         words = self.caption_norm(maps.linear_2(F.gelu(maps.linear_1(TEXT), approximate="tanh")))
-        time = through(given.emb.timestep_embedder, sinusoids(STEPS, 8))
+        time = self.time()
         shared = given.linear(F.silu(time)).unflatten(1, (6, SIZE))
         x = self.patch_embed.proj(image)
         rows, columns = x.shape[2:]
