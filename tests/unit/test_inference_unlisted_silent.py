@@ -187,3 +187,43 @@ def test_scales_of_sub_layers_are_known_by_their_numbers(word: str) -> None:
     config = {**(example.config or {}), "model_type": "unheard_of"}
     made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
     assert {leaf.role for leaf in made.leaves if str(leaf.place[-1]) == word} == {"scale_attention"}
+
+
+def test_the_field_of_gpt_neo_for_local_attention_asks_for_the_scale_of_scores() -> None:
+    """Under other names than its own nothing else shows that GPT-Neo divides by nothing; a table tells its positions."""
+    example = header(next(one for one in RULEBOOK.families if one.name == "gpt_neo").examples[0])
+    tensors = {name.replace("attn.attention", "attn"): info for name, info in example.tensors.items()}
+    config = {name: value for name, value in (example.config or {}).items() if name != "attention_types"}
+    config |= {"model_type": "unheard_of", "attention_layers": ["global", "local"], "window_size": 4}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert "attention.scaling" in asked(made)
+    assert "attention.rotary" not in asked(made)
+
+
+@pytest.mark.parametrize("word", ["downsampling_layer.{}", "downsample_layers.{}"])
+def test_convnext_under_a_word_of_its_own_keeps_its_channels_first(word: str) -> None:
+    example = header(next(one for one in RULEBOOK.families if one.name == "convnext").examples[0])
+    tensors = {
+        name.replace("downsampling_layer.0", word.format(0)).replace(
+            "downsampling_layer.1", word.format(1)
+        ): info
+        for name, info in example.tensors.items()
+    }
+    config = {**(example.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert said(made, "stage.channels") == {"first"}
+    assert said(made, "norm.final") == {"pooled"}
+
+
+def test_a_norm_and_a_convolution_in_one_folder_lead_to_the_next_stage_of_convnext() -> None:
+    example = header(next(one for one in RULEBOOK.families if one.name == "convnext").examples[0])
+    words = {"downsampling_layer.0": "downsample.norm", "downsampling_layer.1": "downsample.conv"}
+    tensors = {}
+    for name, info in example.tensors.items():
+        for theirs, own in words.items():
+            name = name.replace(theirs, own)
+        tensors[name] = info
+    made = infer(
+        Checkpoint("x", "manifest", tensors, {**(example.config or {}), "model_type": "unheard_of"}), RULEBOOK
+    )
+    assert made.reading == "unverified" and said(made, "norm.final") == {"pooled"}
