@@ -227,3 +227,10 @@ def test_a_norm_and_a_convolution_in_one_folder_lead_to_the_next_stage_of_convne
         Checkpoint("x", "manifest", tensors, {**(example.config or {}), "model_type": "unheard_of"}), RULEBOOK
     )
     assert made.reading == "unverified" and said(made, "norm.final") == {"pooled"}
+
+
+def test_the_gate_beside_a_recurrence_may_have_another_activation_than_the_feed_forward() -> None:
+    """The published one has a GELU in both: beside a SiLU either may be meant."""
+    told = stranger("recurrent_gemma", hidden_activation="silu")
+    assert "state_space.activation" in asked(told)
+    assert "state_space.activation" not in asked(stranger("recurrent_gemma"))
