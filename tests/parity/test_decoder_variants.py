@@ -111,6 +111,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"rope_parameters": {**BASE, "partial_rotary_factor": 0.5}, "intermediate_multiple_size": 2},
     ),
     ("EuroBertForMaskedLM", {}),
+    ("EuroBertForMaskedLM", {"tie_word_embeddings": True}),
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),
     ("BitNetModel", {"tie_word_embeddings": True}),

@@ -82,6 +82,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ctrl": ("CTRLLMHeadModel", {**GPT, "dff": 48}),
     "ctrl, labels": ("CTRLForSequenceClassification", {**GPT, "dff": 48}),
     "codegen": ("CodeGenForCausalLM", {**TURNED, "n_ctx": 40}),
+    "codegen, a tied head": ("CodeGenForCausalLM", {**TURNED, "n_ctx": 40, "tie_word_embeddings": True}),
     "codegen, all of a head": ("CodeGenModel", {**TURNED, "n_ctx": 40, "rotary_dim": 8}),
     "gptj": ("GPTJForCausalLM", TURNED),
     "gptj, answers": ("GPTJForQuestionAnswering", {**TURNED, "num_labels": 2, "activation_function": "relu"}),

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Edit | None]] = {
         old_fields,
     ),
     "phi": ("PhiForCausalLM", {}, None),
+    "phi, a tied head": ("PhiForCausalLM", {"tie_word_embeddings": True}, None),
     "phi, norms of heads": (
         "PhiForCausalLM",
         {"qk_layernorm": True, "rope_parameters": {**HALF, **LINEAR}},
