@@ -294,6 +294,7 @@ def test_deimv2(added: bool, tmp_path: Path) -> None:
         stage_numb_of_layers=[2, 2, 2, 2],
         embedding_size=8,
         depths=[1, 1, 2, 1],
+        use_learnable_affine_block=not added,
         out_features=["stage2", "stage3", "stage4"],
     )
     config = transformers.Deimv2Config(
