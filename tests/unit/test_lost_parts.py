@@ -116,6 +116,16 @@ def test_a_base_model_alone_has_no_head_of_masked_words(family: str, head: str) 
     assert read.reading != "exact" or any("base model alone" in note for note in read.notes)
 
 
+def test_an_encoder_alone_is_no_model_that_generates() -> None:
+    """The whole of T5 ties a head that is not stored: what lost its decoder got the encoder's words as its head."""
+    for family in ("t5", "umt5"):
+        known = example(family)
+        tensors = {name: info for name, info in known.tensors.items() if not name.startswith("decoder.")}
+        read = infer(replace(known, tensors=tensors), RULEBOOK)
+        assert any("base model alone" in note for note in read.notes), family
+        assert "lm_head" not in read.root.roles
+
+
 def test_a_norm_of_experts_that_dense_layers_store_is_not_read() -> None:
     """Files of A.X-K1 have it in all layers; it stood in the forward of dense ones, too."""
     known = example("axk1")
