@@ -91,6 +91,7 @@ def test_an_image_is_made_as_large_as_the_config_says(words: str, lost: str) -> 
         ("mobilebert", "", "cls.predictions.transform"),
         ("electra", "a generator", "generator_predictions."),
         ("deimv2", "", "blocks.0.layers."),
+        ("modernbert", "tied head", "decoder.bias"),
         ("d_fine", "projected maps", "model.decoder_input_proj."),  # the decoder is wider than the maps
     ],
 )
@@ -124,6 +125,23 @@ def test_an_encoder_alone_is_no_model_that_generates() -> None:
         read = infer(replace(known, tensors=tensors), RULEBOOK)
         assert any("base model alone" in note for note in read.notes), family
         assert "lm_head" not in read.root.roles
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_modernbert_without_its_transform_or_the_bias_of_its_own_head(separate: bool) -> None:
+    """The published heads transform before the words, and have a bias where the config says so."""
+    known = example("modernbert", "tied head")
+    config = {**known.config, "decoder_bias": separate, "tie_word_embeddings": not separate}
+    tensors = dict(known.tensors)
+    del tensors["decoder.bias"]
+    if separate:
+        tensors["decoder.weight"] = tensors["model.embeddings.tok_embeddings.weight"]
+        with pytest.raises(MapperError, match=r"no 'decoder\.bias', though config decoder_bias is true"):
+            infer(replace(known, tensors=tensors, config=config), RULEBOOK)
+        return
+    assert infer(replace(known, tensors=tensors, config=config), RULEBOOK).reading == "exact"
+    rest = {name: info for name, info in tensors.items() if not name.startswith("head.")}
+    assert infer(replace(known, tensors=rest, config=config), RULEBOOK).reading == "unverified"
 
 
 def test_a_norm_of_experts_that_dense_layers_store_is_not_read() -> None:
