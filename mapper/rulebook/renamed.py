@@ -89,6 +89,8 @@ FACTS = {  # what a fact was called -> what it is called
     "frames.stretch_frames": "frames.window_frames",
     "frames.time_step": "frames.time_stride",
     "frames_per_tube": "frames_per_tubelet",
+    "fusion.place": "fusion.level",
+    "fusion.places": "fusion.levels",
     "image.enlarged": "image.upscale",
     "image.given": "image.output_layout",
     "image.leading": "image.prefix_tokens",

@@ -346,6 +346,25 @@ def test_depth_anything(kind: str, tmp_path: Path) -> None:
     check(reference("DepthAnythingForDepthEstimation", config), tmp_path, image_inputs((48, 40), (37, 50)))
 
 
+@pytest.mark.parametrize("side", [32, 40])  # of an even and of an odd number of patches
+def test_dpt_whose_maps_are_doubled(side: int, tmp_path: Path) -> None:
+    config = transformers.DPTConfig(
+        hidden_size=32,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        intermediate_size=44,
+        image_size=side,
+        patch_size=8,
+        backbone_out_indices=[0, 1, 3, 4],
+        neck_hidden_sizes=[8, 12, 16, 20],
+        fusion_hidden_size=12,
+        hidden_act="relu",
+    )
+    model = reference("DPTForDepthEstimation", config)
+    model.head.head[4].bias.data += 3.0  # what is below zero would not be seen
+    check(model, tmp_path, {"two": {"pixel_values": torch.randn(2, 3, side, side)}})
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_kimi_k25_whose_places_are_blank(tied: bool, tmp_path: Path) -> None:
     text = {
