@@ -33,6 +33,21 @@ def map_positions(x: Tensor) -> Tensor:
     return torch.ones(x.shape[2:], device=x.device).nonzero()
 
 
+def centred_positions(shapes: Tensor, count: int) -> Tensor:
+    """Coordinates of words, then of images: each image's counted from its middle, the words' on behind all of them.
+
+    shapes (images, 3): number of each image's frames, rows and columns; count: words -> (count + places, 3)
+    """
+    images = []
+    for index, (frames, rows, columns) in enumerate(shapes.tolist()):
+        grid = torch.ones((frames, rows, columns), device=shapes.device).nonzero()
+        start = (index, rows // 2 - rows, columns // 2 - columns)
+        images.append(grid + torch.tensor(start, device=shapes.device))
+    after = int((shapes[:, 1:] // 2).max())
+    words = torch.arange(after, after + count, device=shapes.device)
+    return torch.cat((words[:, None].expand(-1, 3), *images))
+
+
 def middle_positions(table: Tensor, height: int, width: int) -> Tensor:
     """The middle of a square table of positions. table (1, N * N, W) -> (1, height * width, W)"""
     side = int(table.shape[1] ** 0.5)

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from mapper.operations.modulation import (
+    centred_positions,
     centred_sinusoids,
     image_of_patches,
     map_of_patches,
@@ -41,6 +42,14 @@ def test_the_middle_of_a_table_is_taken():
 def test_places_of_a_map_are_in_the_order_of_its_rows():
     places = map_positions(torch.zeros(2, 5, 1, 2, 2))
     assert places.tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]]
+
+
+def test_places_of_images_are_counted_from_their_middle_and_words_come_behind():
+    places = centred_positions(torch.tensor([[1, 3, 2], [1, 1, 1]]), 2)
+    assert places[:2].tolist() == [[1, 1, 1], [2, 2, 2]]
+    assert places[2:].tolist() == [
+        [0, -2, -1], [0, -2, 0], [0, -1, -1], [0, -1, 0], [0, 0, -1], [0, 0, 0], [1, -1, -1]
+    ]  # fmt: skip
 
 
 def test_columns_come_before_rows_in_sinusoids_of_places():
