@@ -95,3 +95,44 @@ def test_masked_words_under_the_names_of_the_first_release(tmp_path: Path, is_fu
     net = built(tmp_path, fused(tensors) if is_fused else tensors, **{"attention.heads": 3})
     made, wanted = net(input_ids=ids, attention_mask=mask).logits, model(ids, mask).logits
     torch.testing.assert_close(made[mask > 0], wanted[mask > 0], atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def sequences(is_pre: bool) -> tuple[nn.Module, Tensors]:
+    """A translator of the reference library, and its weights as the first library writes them."""
+    sizes = {
+        "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 3, "decoder_attention_heads": 3, "encoder_ffn_dim": 40,
+        "decoder_ffn_dim": 48, "d_model": 24, "scale_embedding": True, "activation_function": "relu", "pad_token_id": 1,
+        "max_position_embeddings": 32,
+    }  # fmt: skip
+    if is_pre:
+        config = transformers.M2M100Config(vocab_size=60, **sizes)
+        model: nn.Module = transformers.M2M100ForConditionalGeneration(config)
+    else:
+        words = {"langs": ["en", "de"], "src_vocab_size": 60, "tgt_vocab_size": 60}
+        model = transformers.FSMTForConditionalGeneration(transformers.FSMTConfig(**words, **sizes))
+    model = randomise(model).eval()
+    for table in (module for module in model.modules() if hasattr(module, "make_weight")):
+        table.make_weight(*table.weight.shape, table.padding_idx)  # waves, which were drawn at random, too
+    made = renamed(model, {r"^model\.": "", r"^lm_head": "decoder.output_projection", r"^shared.*": ""})
+    made = {
+        name: tensor for name, tensor in made.items() if name and not name.endswith("embed_positions.weights")
+    }
+    for half in ("encoder", "decoder"):
+        made.pop(f"{half}.embed_positions.weight", None)
+        made |= {f"{half}.embed_positions._float_tensor": torch.zeros(1), f"{half}.version": torch.ones(1)}
+    return model, made
+
+
+@pytest.mark.parametrize("is_pre", [False, True])
+@torch.no_grad()
+def test_a_translator_under_the_names_of_the_library_that_it_was_trained_with(
+    tmp_path: Path, is_pre: bool
+) -> None:
+    model, tensors = sequences(is_pre)
+    words = torch.randint(4, 60, (2, 9))
+    mask = torch.ones(2, 9, dtype=torch.long)
+    words[1, 7:], mask[1, 7:] = 1, 0
+    inputs = {"input_ids": words, "attention_mask": mask, "decoder_input_ids": torch.randint(4, 60, (2, 6))}
+    made = built(tmp_path, tensors, **{"attention.heads": 3})(**inputs).logits
+    wanted = model(**inputs, use_cache=False).logits  # with a cache it hides no later words
+    torch.testing.assert_close(made, wanted, atol=TOLERANCE, rtol=TOLERANCE)
