@@ -14,6 +14,7 @@ from mapper.authoring.expectations import read_example
 from mapper.authoring.found import FileCheck
 from mapper.authoring.pairs import pairs
 from mapper.authoring.passed import Passed
+from mapper.authoring.read_facts import unread_facts
 from mapper.errors import MapperError, RuleError, shorten
 from mapper.rulebook.dropout import KIND as DROPOUT
 from mapper.rulebook.examples import (
@@ -263,6 +264,7 @@ class Checker:
         noted.clear()
         family = _family_in(document, self.rulebook)
         found.problems += _family_problems(family, self.rulebook)
+        found.problems += unread_facts(family, self.rulebook)
         examples = family.examples if self.examples else []
         found.examples += len(examples)
         for example in examples:

@@ -53,6 +53,29 @@ def test_an_example_without_a_shape_names_its_line() -> None:
         header(family.examples[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        (
+            "projection_activation",
+            "did you mean 'layer.projection_activation'",
+        ),  # of a block, without its name
+        ("attention.casual", "did you mean 'attention.causal'"),
+        ("qqq", "no vocabulary declares it"),
+    ],
+)
+def test_a_fact_that_nothing_reads_is_an_error(name: str, advice: str, tmp_path: Path) -> None:
+    """It was taken in silence, and what it should say was asked for, or had another value."""
+    found = checked(tmp_path, GOOD.replace("examples:", f"facts: {{{name}: {{value: true}}}}\nexamples:"))
+    (line,) = [text for text in found.problems if "there is no fact" in text]
+    assert f"mine.yaml:5: there is no fact {name!r}; {advice}" in line
+
+
+def test_a_fact_of_its_own_may_help_to_define_another(tmp_path: Path) -> None:
+    facts = "facts: {mine.step: {value: 2}, attention.heads: {expr: mine.step * 2}}\nexamples:"
+    assert not any("no fact" in text for text in checked(tmp_path, GOOD.replace("examples:", facts)).problems)
+
+
 def test_an_unknown_field_names_its_line_and_the_close_one(tmp_path: Path) -> None:
     found = checked(tmp_path, GOOD.replace("recognise:", "recognize:"))
     assert found.problems[0].partition("mine.yaml:")[2].startswith("3: ")
