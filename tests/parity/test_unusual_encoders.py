@@ -33,6 +33,13 @@ def test_luke_without_entities(head: str, tmp_path: Path) -> None:
     compare(f"Luke{head}", config, tmp_path)
 
 
+def test_luke_whose_heads_are_not_tied(tmp_path: Path) -> None:
+    config = transformers.LukeConfig(
+        **SIZES, entity_vocab_size=30, entity_emb_size=12, tie_word_embeddings=False
+    )
+    compare("LukeForMaskedLM", config, tmp_path)
+
+
 @pytest.mark.parametrize("head", ["Model", "ForTokenClassification"])
 def test_bros(head: str, tmp_path: Path) -> None:
     config = transformers.BrosConfig(**SIZES | {"hidden_size": 64}, bbox_scale=0.2, num_labels=3)
