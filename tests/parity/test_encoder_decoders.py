@@ -207,6 +207,11 @@ def test_umt5(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.UMT5Config(**T5)), tmp_path, answers(99))
 
 
+def test_umt5_without_gates(tmp_path: Path) -> None:
+    config = transformers.UMT5Config(**{**T5, "feed_forward_proj": "relu"})
+    check(reference("UMT5ForConditionalGeneration", config), tmp_path, answers(99))
+
+
 @pytest.mark.parametrize("name", ["BartModel", "BartForConditionalGeneration", "BartForQuestionAnswering"])
 def test_bart(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.BartConfig(**BART)), tmp_path, answers(99, left_out=True))
