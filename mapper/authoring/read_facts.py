@@ -80,7 +80,7 @@ def _readers(rulebook: Rulebook) -> _Readers:
 
 
 def _texts(data: Mapping[str, Any], left: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The texts of a rule file but those of `left` that may read facts, each with the fact that it defines."""
+    """The texts of a rule file, but for `left`, that may read facts, each with the fact that it defines."""
     for key, value in data.items():
         if key == "facts" and isinstance(value, Mapping):
             yield from _texts_of_facts(value)
@@ -113,7 +113,7 @@ def _words_in(value: Any) -> Iterator[str]:
 
 
 def _roles_in(value: Any) -> Iterator[str]:
-    """The blocks that flows are of, and the words of roles that they name, without the numbers of elements too."""
+    """The blocks that flows are of, and the words of roles that they name, also without numbers behind."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key == "block" and isinstance(inner, str):

@@ -250,6 +250,7 @@ def test_parakeet_transducer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scaled", [False, True])
 def test_cohere_asr(scaled: bool, tmp_path: Path) -> None:
     encoder = {**PARAKEET, "subsampling_factor": 4, "scale_input": scaled, "model_type": "parakeet_encoder"}
+    encoder["attention_bias"] = scaled
     config = transformers.CohereAsrConfig(
         **{**TOWER, "hidden_size": 24, "num_attention_heads": 2, "num_mel_bins": None},
         encoder_config=encoder, vocab_size=30, max_position_embeddings=20, head_dim=12,
