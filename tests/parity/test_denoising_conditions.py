@@ -22,12 +22,15 @@ from tests.parity.test_denoising_patches import (
     SIZE,
     STEPS,
     TEXT,
+    Frames,
     LinearPatches,
+    NormedAttention,
     Reading,
     RectifiedAttention,
     modulated,
 )
 
+IMAGE = torch.randn((2, 6, 7), generator=GENERATOR)
 GUIDANCE = torch.tensor([4.0, 0.5])
 EMBEDDERS = {"timestep_embedder": SIZE, "resolution_embedder": SIZE // 3, "aspect_ratio_embedder": SIZE // 3}
 
@@ -216,3 +219,45 @@ def test_patches_know_the_resolution_and_the_aspect_ratio(tmp_path: Path) -> Non
     with torch.no_grad():
         wanted = model(image, sides, ratio)
     compared(tmp_path, model, config, wanted, hidden_states=image, timestep=STEPS, encoder_hidden_states=TEXT, resolution=sides, aspect_ratio=ratio)  # fmt: skip
+
+
+class TwoSources(NormedAttention):
+    """To a text, and to an image with keys and values of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_k_proj, self.add_v_proj = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, SIZE)
+        self.norm_added_k = nn.RMSNorm(SIZE, eps=1e-6)
+
+    def forward(self, x: Tensor, source: Tensor, image: Tensor) -> Tensor:  # type: ignore[override]
+        q = self.norm_q(self.to_q(x))
+        y = attended(q, self.norm_k(self.to_k(source)), self.to_v(source))
+        return self.to_out[0](
+            y + attended(q, self.norm_added_k(self.add_k_proj(image)), self.add_v_proj(image))
+        )
+
+
+class ImageFrames(Frames):
+    """Wan from an image to a video."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in self.blocks:
+            layer.attn2 = TwoSources()
+        net = nn.ModuleDict({"0": parts(proj=nn.Linear(7, 9)), "2": nn.Linear(9, SIZE)})
+        self.condition_embedder.image_embedder = parts(
+            norm1=nn.LayerNorm(7, eps=1e-5), ff=parts(net=net), norm2=nn.LayerNorm(SIZE, eps=1e-5)
+        )
+
+    def beside(self) -> Tensor:
+        maps: Any = self.condition_embedder.image_embedder
+        return maps.norm2(maps.ff.net["2"](F.gelu(maps.ff.net["0"].proj(maps.norm1(IMAGE)))))
+
+
+def test_a_video_is_denoised_from_an_image(tmp_path: Path) -> None:
+    model = randomise(ImageFrames().eval())
+    video = torch.randn((2, 3, 3, 4, 8), generator=GENERATOR)
+    config = {"_class_name": "WanTransformer3DModel", "num_attention_heads": HEADS, "attention_head_dim": 12, "eps": 1e-6, "cross_attn_norm": True, "patch_size": [1, 2, 2], "qk_norm": "rms_norm_across_heads", "image_dim": 7, "added_kv_proj_dim": SIZE}  # fmt: skip
+    with torch.no_grad():
+        wanted = model(video)
+    compared(tmp_path, model, config, wanted, hidden_states=video, timestep=STEPS, encoder_hidden_states=TEXT, encoder_hidden_states_image=IMAGE)  # fmt: skip

@@ -52,11 +52,17 @@ class FrameLayer(nn.Module):
         self.ffn = parts(net=nn.ModuleDict({"0": parts(proj=nn.Linear(SIZE, 40)), "2": nn.Linear(40, SIZE)}))
         self.scale_shift_table = nn.Parameter(torch.zeros(1, 6, SIZE))
 
-    def forward(self, x: Tensor, words: Tensor, shared: Tensor, angles: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, words: Tensor, shared: Tensor, angles: Tensor, image: Tensor | None
+    ) -> Tensor:
         first, last = (self.scale_shift_table + shared).split(3, dim=1)
         y = modulated(x, first[:, :1], first[:, 1:2])
         x = x + first[:, 2:] * self.attn1(y, y, angles)
-        x = x + self.attn2(self.norm2(x), words)
+        x = x + (
+            self.attn2(self.norm2(x), words)
+            if image is None
+            else self.attn2(self.norm2(x), words, image=image)
+        )
         y = self.ffn.net["0"].proj(modulated(x, last[:, :1], last[:, 1:2]))
         return x + last[:, 2:] * self.ffn.net["2"](F.gelu(y, approximate="tanh"))
 
@@ -76,6 +82,10 @@ class Frames(nn.Module):
         self.proj_out = nn.Linear(SIZE, 2 * 2 * 5)
         self.scale_shift_table = nn.Parameter(torch.zeros(1, 2, SIZE))
 
+    def beside(self) -> Tensor | None:
+        """Hidden states of an image that layers read beside the text."""
+        return None
+
     def forward(self, video: Tensor) -> Tensor:
         given: Any = self.condition_embedder
         maps = given.text_embedder
@@ -89,7 +99,7 @@ class Frames(nn.Module):
         angles = (places[:, :, None] * waves).flatten(1)
         x = x.flatten(2).mT
         for layer in self.blocks:
-            x = layer(x, words, shared, angles)
+            x = layer(x, words, shared, angles, self.beside())
         shift, scale = (self.scale_shift_table + time[:, None]).chunk(2, dim=1)
         x = (
             self.proj_out(modulated(x, shift, scale))
