@@ -128,6 +128,16 @@ DIFFUSERS |= {
     "sana": ("SanaTransformer2DModel", {"in_channels": 4, "out_channels": 4, "num_layers": 2, "num_attention_heads": 4, "attention_head_dim": 8, "num_cross_attention_heads": 2, "cross_attention_head_dim": 16, "cross_attention_dim": 32, "caption_channels": 24, "sample_size": 8}, {"hidden_states": (1, 4, 8, 8), "encoder_hidden_states": (1, 5, 24), "timestep": 7}),
     "vae_without_attention": ("AutoencoderKL", {**VAE, "mid_block_add_attention": False, "use_quant_conv": False, "use_post_quant_conv": False, "latent_channels": 16}, {"sample": (1, 3, 16, 16)}),
 }  # fmt: skip
+WAN, SANA, PIXART = (DIFFUSERS[name] for name in ("wan", "sana", "pixart"))
+ROW: dict[str, Any] = {"in_channels": 4, "num_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2, "joint_attention_dim": 10, "axes_dims_rope": (4, 6, 6)}  # fmt: skip
+DIFFUSERS |= {
+    "wan_image": (WAN[0], {**WAN[1], "image_dim": 10, "added_kv_proj_dim": 24}, {**WAN[2], "encoder_hidden_states": (1, 512, 16), "encoder_hidden_states_image": (1, 7, 10)}),  # a text of 512 words
+    "skyreels": ("SkyReelsV2Transformer3DModel", WAN[1], WAN[2]),
+    "sana_norms": (SANA[0], {**SANA[1], "qk_norm": "rms_norm_across_heads"}, SANA[2]),
+    "sana_guided": (SANA[0], {**SANA[1], "qk_norm": "rms_norm_across_heads", "guidance_embeds": True}, {**SANA[2], "guidance": (1,)}),
+    "pixart_sized": (PIXART[0], {**PIXART[1], "attention_head_dim": 18, "cross_attention_dim": 72, "use_additional_conditions": True}, {**PIXART[2], "added_cond_kwargs": {"resolution": (1, 2), "aspect_ratio": (1, 1)}}),
+    "longcat": ("LongCatImageTransformer2DModel", {**ROW, "num_single_layers": 1, "pooled_projection_dim": 10}, {"hidden_states": (1, 16, 4), "encoder_hidden_states": (1, 5, 10), "timestep": (1,), "img_ids": (16, 3), "txt_ids": (5, 3)}),
+}  # fmt: skip
 SEGMENTED = {  # decoder and encoder of segmentation-models-pytorch
     "pan": ("PAN", "resnet18"), "upernet": ("UPerNet", "resnet18"), "upernet_mit": ("UPerNet", "mit_b0"), "segformer": ("Segformer", "resnet18"), "segformer_mit": ("Segformer", "mit_b0"), "fpn_mit": ("FPN", "mit_b0"), "fpn_efficientnet": ("FPN", "efficientnet-b0"),
     **{f"unet_{name}": ("Unet", name) for name in ("vgg11", "densenet121", "se_resnet50", "mit_b0", "resnext50_32x4d", "mobilenet_v2", "timm-regnetx_002", "timm-res2net50_26w_4s", "timm-efficientnet-b0", "tu-convnext_atto", "tu-mobilenetv3_small_050")},
