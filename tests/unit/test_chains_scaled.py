@@ -88,6 +88,35 @@ def test_a_residual_block_is_scaled_before_its_sum(names, is_linear, gate) -> No
     torch.testing.assert_close(made(x).output, net(x))
 
 
+class Bottleneck(nn.Module):
+    """A block whose last convolution has one place, is scaled, and is as large as that beside the block."""
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, 8, 1), nn.BatchNorm2d(8)
+        self.conv2, self.bn2 = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.conv3, self.bn3 = nn.Conv2d(8, outputs, 1), nn.BatchNorm2d(outputs)
+        self.se = nn.Module()
+        self.se.fc = nn.Sequential(
+            nn.Linear(outputs, 2, bias=False), nn.ReLU(), nn.Linear(2, outputs, bias=False)
+        )
+        if inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn3(self.conv3(F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))))
+        y = y * torch.sigmoid(self.se.fc(y.mean((2, 3))))[..., None, None]
+        return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x))
+
+
+@torch.no_grad()
+def test_a_bottleneck_is_scaled_behind_its_convolution_of_one_place() -> None:
+    net, x = lively(Net(Bottleneck)), torch.randn(2, 3, 7, 6)
+    said = {**SAID, "chain.scaling": "sigmoid", "chain.long_skip": "none"}
+    made = mapper.build(net.state_dict(), hints=said)
+    torch.testing.assert_close(made(x).output, net(x))
+
+
 class Inverted(nn.Module):
     """A block that is wide within, and scaled there behind its activation (1905.02244)."""
 

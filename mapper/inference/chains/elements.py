@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -11,6 +11,7 @@ from math import isqrt
 
 from mapper.architecture import RECURRENT_KINDS, Leaf, Place
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.words import parts
 
 EMBEDDING, CONVOLUTION, RECURRENT, LINEAR = "embedding", "convolution", "recurrent", "linear"
 NORM, SLOPES, FORK = "norm", "slopes", "fork"
@@ -96,10 +97,11 @@ def unfolded(leaf: Leaf) -> list[Leaf]:
     ]
 
 
-def twice_registered(leaves: Iterable[Leaf]) -> dict[Place, list[Leaf]]:
+def twice_registered(leaves: Iterable[Leaf], shortcut: Container[str]) -> dict[Place, list[Leaf]]:
     """The numbered lists all of whose layers stand beside them again under names of their own, each with its layers.
 
-    `net.0` beside `conv1`: a class that puts its attributes into a Sequential too has each of them under two names.
+    `net.0` beside `conv1`: a class that puts its attributes into a Sequential too has each of them under two names. A list called
+    with a `shortcut` word is none: a block may have layers of the same sizes on its way.
     """
     listed: dict[Place, list[Leaf]] = {}
     beside: dict[Place, Counter[str]] = {}
@@ -112,9 +114,15 @@ def twice_registered(leaves: Iterable[Leaf]) -> dict[Place, list[Leaf]]:
         folder: found
         for folder, found in listed.items()
         if folder
+        and _is_free(folder, shortcut)
         and len(found) > 1
         and not Counter(map(_shapes, found)) - beside.get(Place(folder[:-1]), Counter())
     }
+
+
+def _is_free(folder: Place, words: Container[str]) -> bool:
+    """Whether the last part of a folder has none of these words."""
+    return not any(word in words for word in parts(str(folder[-1])))
 
 
 def _shapes(leaf: Leaf) -> str:

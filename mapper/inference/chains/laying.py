@@ -150,7 +150,8 @@ def _in_a_row(main: Sequence[Link]) -> list[str]:
 
 def _twice(chain: Chain | Woven | Cell, answers: Answers) -> list[str]:
     """What is wrong with layers that stand under two names: asked, and nothing where they are said to be the same."""
-    listed = twice_registered([link.leaf for link in _every(chain)] + list(chain.rest))
+    leaves = [element.leaf for element in _every(chain)] + list(chain.rest)
+    listed = twice_registered(leaves, answers.words.shortcut)
     found = []
     for folder, leaves in listed.items():
         value = answers.find(leaves[0], "chain.twice", among=("same", "apart"))

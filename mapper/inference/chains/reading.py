@@ -229,7 +229,7 @@ def _parted(
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
     idle = {id(leaf) for leaf in rest}
     layers = [leaf for leaf in leaves if id(leaf) not in idle]
-    twice = [leaf for found in twice_registered(layers).values() for leaf in found]
+    twice = [leaf for found in twice_registered(layers, words.shortcut).values() for leaf in found]
     again = {id(leaf) for leaf in twice}
     return [leaf for leaf in layers if id(leaf) not in again], [*rest, *twice]
 

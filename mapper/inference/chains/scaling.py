@@ -42,8 +42,10 @@ def _pairs(
 ) -> Iterator[tuple[Element, Element]]:
     """Two layers of a folder to fewer features and back to as many as a convolution of their block gives."""
     inside = [one for one in elements if Home(one.leaf.place[:-1]) == home]
-    block = home[:-1] if len(inside) == 2 else home
-    around = [one for one in elements if Home(one.leaf.place[: len(block)]) == block != ()]
+    block = home
+    while block and len(around := _below(block, elements)) == len(inside) == 2:
+        block = block[:-1]
+    around = around if block else []
     for first, last in permutations((one for one in inside if _is_map(one)), 2):
         others = [one for one in around if one not in (first, last)]
         mains = [one for one in others if one.group == CONVOLUTION]
@@ -52,11 +54,16 @@ def _pairs(
             first.group == last.group
             and (first.inputs, first.outputs) == (last.outputs, last.inputs)
             and first.outputs < first.inputs
-            and any(one.outputs == first.inputs and set(one.kernel) != {1} for one in mains)
+            and any(one.outputs == first.inputs for one in mains)
+            and any(set(one.kernel) != {1} for one in mains)
             and not any(one.outputs == first.outputs for one in others if one.group == NORM)
             and (first.group == LINEAR or is_called)
         ):
             yield first, last
+
+
+def _below(home: Home, elements: Sequence[Element]) -> list[Element]:
+    return [one for one in elements if Home(one.leaf.place[: len(home)]) == home]
 
 
 def _is_map(element: Element) -> bool:
