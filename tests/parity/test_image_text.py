@@ -39,6 +39,19 @@ def test_blocks_of_patches_merged(name: str, tmp_path: Path) -> None:
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, sized_inputs())
 
 
+@pytest.mark.parametrize("name", ["Mistral3", "LightOnOcr"])
+def test_a_silent_config_ties_the_head_though_its_text_would_not(name: str, tmp_path: Path) -> None:
+    text = {"Mistral3": transformers.MistralConfig, "LightOnOcr": transformers.Qwen3Config}[name]
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text(**TEXT, head_dim=8, tie_word_embeddings=False),
+        vision_config=transformers.PixtralVisionConfig(**VISION),
+        tie_word_embeddings=True,
+    )
+    config.image_token_id = PLACE
+    model = reference(f"{name}ForConditionalGeneration", config)
+    check(model, tmp_path, sized_inputs(), edit=lambda data: data.pop("tie_word_embeddings"))
+
+
 def tiled_inputs(model: Any, video: bool, **more: Any) -> dict[str, Inputs]:
     """Texts with one image each, cut into tiles, padded on either side; a video; a text alone."""
     generator = torch.Generator().manual_seed(1)
