@@ -131,7 +131,7 @@ def test_an_encoder_alone_is_no_model_that_generates() -> None:
 def test_modernbert_without_its_transform_or_the_bias_of_its_own_head(separate: bool) -> None:
     """The published heads transform before the words, and have a bias where the config says so."""
     known = example("modernbert", "tied head")
-    config = {**known.config, "decoder_bias": separate, "tie_word_embeddings": not separate}
+    config = {**(known.config or {}), "decoder_bias": separate, "tie_word_embeddings": not separate}
     tensors = dict(known.tensors)
     del tensors["decoder.bias"]
     if separate:
