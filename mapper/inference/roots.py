@@ -227,6 +227,8 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, n
     is_said = said is not None and not said.problem and said.value in tasks
     if said is not None and is_said:
         fitting = [rule for rule in fitting if rule.when.get(TASK, (None,))[0] == said.value]
+        if not fitting:  # one that is in doubt, and for which there is no flow here
+            return Choice(reasons=[f"no flow here is for task = {shorten(str(said.value))}"])
     elif len(tasks) > 1:
         return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
     if tied and task_of_config(facts.config) is None:
