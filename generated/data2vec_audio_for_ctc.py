@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 337de6be5f75.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 9b87f9a8b750777c
+# sha256 of all above: ceb0ee9d0bbca739

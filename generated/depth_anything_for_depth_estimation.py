@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 337de6be5f75.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,9 +31,9 @@ class Config:
     fusion_size: int = 64  # shape: neck.convs.0.weight [64, 48, 3, 3]
     depth_head_channels: int = 32  # shape: head.conv1.weight [32, 64, 3, 3]
     heads: int = 6  # config: backbone_config.num_attention_heads
-    # shape and config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * ...
+    # shape and config: backbone.encoder.layer.{0..11}.attention.attention.query.weight [384, 384] = ...
     head_dim: int = 64
-    intermediate_size: int = 1536  # shape: backbone.encoder.layer.0.mlp.fc1.weight [1536, 384]
+    intermediate_size: int = 1536  # shape: backbone.encoder.layer.{0..11}.mlp.fc1.weight [1536, 384]
     # shape: neck.reassemble_stage.layers.0.projection.weight [48, 384, 1, 1] and 3 more
     neck_channels: tuple[int, ...] = (48, 96, 192, 384)
     norm_eps: float = 1e-6  # default: backbone_config.layer_norm_eps, left out: the default of dinov2
@@ -287,9 +287,9 @@ class NeckLayerWithResidual(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayerWithResidualAndCoarserFeatureMap(nn.Module):
+class NeckLayerWithResidualAndFinerFeatureMap(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
-    fusion), with a coarser feature map added.
+    fusion), with a finer feature map added.
     """
 
     def __init__(self, config: Config):
@@ -362,7 +362,7 @@ class FusedMaps(nn.Module):
                     [
                         NeckLayerWithResidual(config),
                         *(
-                            NeckLayerWithResidualAndCoarserFeatureMap(config)
+                            NeckLayerWithResidualAndFinerFeatureMap(config)
                             for _ in range(config.neck_layers - 1)
                         ),
                     ]
@@ -424,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 10aa27cf84d061c2
+# sha256 of all above: 69c655aaa026460d

@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 337de6be5f75.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -409,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c109d7b341424595
+# sha256 of all above: f4f2963743f75aa2

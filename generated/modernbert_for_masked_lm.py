@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 337de6be5f75.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -261,10 +261,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["ModernBertForMaskedLM"], "attention_bias": false, "classifier_activation":
-# "gelu", "classifier_bias": false, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
-# "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152, "local_attention": 128,
-# "local_rope_theta": 10000.0, "mlp_bias": false, "model_type": "modernbert", "norm_bias": false, "norm_eps":
-# 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
-# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
-# config: transformers-default"]}
-# sha256 of all above: f3370153017bd49d
+# "gelu", "classifier_bias": false, "decoder_bias": true, "global_attn_every_n_layers": 3,
+# "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152,
+# "local_attention": 128, "local_rope_theta": 10000.0, "mlp_bias": false, "model_type": "modernbert",
+# "norm_bias": false, "norm_eps": 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size":
+# 50368}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 1bfd4cac6da3b817

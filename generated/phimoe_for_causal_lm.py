@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 337de6be5f75.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -292,4 +292,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 4128d7ec3cf4bf3b
+# sha256 of all above: e97834e0e59d2235

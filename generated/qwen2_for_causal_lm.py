@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 337de6be5f75.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: 240827707b03c52f
+# sha256 of all above: 635b0ee6e55a8324

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 337de6be5f75.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 13a8287b1756c42d
+# sha256 of all above: cee4d7653c533113

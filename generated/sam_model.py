@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 337de6be5f75.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -574,4 +574,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: e4f06efe052c002b
+# sha256 of all above: a8d50ec8356fa8cf

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 337de6be5f75.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 0f8e3ac7a15f.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -145,7 +145,7 @@ class Attention(nn.Module):
 
 class LmHead(nn.Module):
     """mlm_score: language modeling head with a linear layer, an activation and a norm and the tied token
-    embeddings.
+    embeddings and a bias.
     """
 
     def __init__(self, config: Config):
@@ -317,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 9dec0cc539e0e6b6
+# sha256 of all above: 76f919bbb7d41e48
