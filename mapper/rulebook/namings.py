@@ -29,6 +29,8 @@ SETTINGS = (
     "ratio",
     "of",
     "group",
+    "unsaid",
+    "written",
     "bent",
     "tensors",
     "beside",

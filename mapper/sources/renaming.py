@@ -278,15 +278,19 @@ def _setting(setting: dict[str, Any], metadata: dict[str, Any], prefix: str, nam
         value = metadata[setting["length"]]
         return int(value) if isinstance(value, int) else len(value) if isinstance(value, list) else None
     if "group" in setting:  # a table in the config, which its first entry says whether it is used
-        group = {name: metadata.get(prefix + key) for name, key in setting["group"].items()}
-        used = next(iter(group.values())) not in (None, "none")
+        group = {name: _entry(entry, metadata, prefix) for name, entry in setting["group"].items()}
+        first, second, *_ = group
+        if group[first] is None and group[second] is not None:
+            group[first] = setting.get("unsaid")
+        used = group[first] not in (None, "none")
         said = {name: value for name, value in group.items() if value is not None}
         return {**setting.get("beside", {}), **said} if used else None
     if "most" in setting:  # of the layers, one for all or a list
         counts = metadata.get(prefix + setting["most"])
         return max(counts, default=None) if isinstance(counts, list) else counts
     if "ratio" in setting:
-        return _ratio(setting, metadata, prefix)
+        is_said = metadata.get(prefix + setting["ratio"]) is not None
+        return _ratio(setting, metadata, prefix) if is_said else setting.get("value")
     if "absent" in setting:
         return setting["absent"] not in names
     if "present" in setting:
@@ -302,7 +306,22 @@ def _as_said(setting: dict[str, Any], value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [setting["map"].get(str(one), setting["map"].get("*")) for one in value]
-    return setting["map"].get(str(value))
+    return setting["map"].get(str(value), setting["map"].get("*"))
+
+
+def _entry(entry: Any, metadata: dict[str, Any], prefix: str) -> Any:
+    """One of a table in the config: what the first key that there is says, or so many times it."""
+    keys, times = keys_of(entry)
+    value = next((metadata[prefix + key] for key in keys if metadata.get(prefix + key) is not None), None)
+    if times == 1 or type(value) not in (int, float):
+        return value
+    return float(f"{value * times:.7g}")  # the digits of a 32-bit float
+
+
+def keys_of(entry: Any) -> tuple[list[str], float]:
+    """The keys of an entry of a table, and how many times what they say it is."""
+    keys = entry["metadata"] if isinstance(entry, dict) else entry
+    return [keys] if isinstance(keys, str) else keys, entry.get("times", 1) if isinstance(entry, dict) else 1
 
 
 def _ratio(setting: dict[str, Any], metadata: dict[str, Any], prefix: str) -> float | None:

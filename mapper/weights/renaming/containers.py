@@ -11,7 +11,7 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, listed, shorten
 from mapper.rulebook.namings import COUNTED, NUMBER, PART, Naming, namings, words
 from mapper.sources.composed import Composed, decompositions
-from mapper.sources.renaming import Contents, config_of, divisor, longest, naming_of
+from mapper.sources.renaming import Contents, config_of, divisor, keys_of, longest, naming_of
 from mapper.sources.renaming import named as read_names
 from mapper.weights.renaming.table import NoPlace
 
@@ -175,6 +175,8 @@ def _enter_setting(
 ) -> None:
     keys = setting.get("metadata") or ()
     value = fields.get(name)
+    for other, table in setting.get("written", {}).items():
+        value = table.get(str(fields.get(other)), value)
     for key in [keys] if isinstance(keys, str) else keys:
         if value is not None and (isinstance(value, list) or "map" not in setting):
             stored = _unmapped(setting["map"], value) if "map" in setting else value
@@ -189,10 +191,10 @@ def _enter_setting(
     for inner, tensor in setting.get("tensors", {}).items():
         if (numbers := fields.get(f"{name}.{inner}")) is not None:
             packed.small[tensor] = list(map(float, numbers))
-    for inner, key in setting.get("group", {}).items():
-        value = fields.get(f"{name}.{inner}")
+    for inner, entry in setting.get("group", {}).items():
+        value, (keys, times) = fields.get(f"{name}.{inner}"), keys_of(entry)
         if value is not None and fields.get(f"{name}.rope_type") != "default":
-            packed.metadata[prefix + key] = value
+            packed.metadata[prefix + keys[0]] = value if times == 1 else value / times
 
 
 def _unmapped(table: Mapping[str, Any], values: list[Any]) -> list[Any]:
