@@ -312,7 +312,9 @@ def _as_said(setting: dict[str, Any], value: Any) -> Any:
 def _entry(entry: Any, metadata: dict[str, Any], prefix: str) -> Any:
     """One of a table in the config: what the first key that there is says, or so many times it."""
     keys, times = keys_of(entry)
-    value = next((metadata[prefix + key] for key in keys if metadata.get(prefix + key) is not None), None)
+    value: Any = next(
+        (metadata[prefix + key] for key in keys if metadata.get(prefix + key) is not None), None
+    )
     if times == 1 or type(value) not in (int, float):
         return value
     return float(f"{value * times:.7g}")  # the digits of a 32-bit float
