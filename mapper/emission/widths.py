@@ -25,25 +25,13 @@ from mapper.operations.registry import operation_names, operation_signature, ope
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 _AS_READ = ("PReLU",)
-_MOST_ROUNDS = (
-    12  # of a loop, of which each is followed; of more the first two of what is the same again and again
-)
+_MOST_ROUNDS = 12  # of a loop, of which each is followed; of more the first two of what comes again and again
 _POOLS = ("max", "avg", "adaptive_max", "adaptive_avg")
 _LEAST = 2  # a width of 1 is none
 _SAME_AS_READ = frozenset(  # of torch, what leaves the channels as they are
     [
-        *(
-            "gelu",
-            "relu",
-            "prelu",
-            "silu",
-            "softmax",
-            "sigmoid",
-            "tanh",
-            "softplus",
-            "normalize",
-            "leaky_relu",
-        ),
+        *("gelu", "relu", "prelu", "silu", "softmax", "sigmoid", "tanh", "softplus"),
+        *("normalize", "leaky_relu"),
         *("elu", "selu", "mish", "hardswish", "hardsigmoid", "relu6", "logsigmoid", "layer_norm", "rms_norm"),
         *("pad", "interpolate", "zeros_like", "ones_like", "exp", "sqrt", "clamp"),
         *(f"{kind}_pool{axes}d" for kind in _POOLS for axes in (1, 2, 3)),
@@ -234,7 +222,7 @@ class _Widths(Walk):
             return self.call(node)
         if isinstance(node, ast.Name) and node.id in self.names and node.id not in self.loops:
             return self.names[node.id]
-        if isinstance(node, ast.Attribute) and node.attr in _TRANSPOSED:
+        if isinstance(node, ast.Attribute) and _is_turned(node):
             return self.width(node.value)
         if (parts := chain(node)) is not None:
             return self.tensor(parts)
@@ -312,7 +300,7 @@ class _Widths(Walk):
         if name == "torch.stack" and isinstance(given[0], list):
             return _element([item for item in given[0] if item is not None])
         if name == "torch.cat":
-            return _joined(given[0])
+            return self.one_below_another(given[0]) if _is_of_rows(node) else _joined(given[0])
         module, _, word = name.rpartition(".")
         if given and (name == "activation" or (module in ("F", "torch") and word in _SAME_AS_READ)):
             return given[0]
@@ -323,6 +311,13 @@ class _Widths(Walk):
             return self.operation(name, node.args, given)
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         return self.method(node.func, given, first) if isinstance(node.func, ast.Attribute) else None
+
+    def one_below_another(self, parts: Known) -> Known:
+        """What rows are that are put one below another: as wide as each of them."""
+        found = None
+        for part in parts if isinstance(parts, list) else ():
+            found = self.widths.join(found, part)
+        return found
 
     def operation(self, name: str, arguments: list[ast.expr], given: list[Known]) -> Known:
         """What an operation gives: of a list of equally wide tensors another one.
@@ -368,7 +363,9 @@ class _Widths(Walk):
         ):
             whole.root().is_read = True
             return [Width(whole.root().value // count, whole=(whole.root(), count)) for _ in range(count)]
-        return whole if node.attr in _METHODS_THAT_KEEP and isinstance(whole, Width) else None
+        is_map = node.attr == "unflatten" and count == 2 and _is_turned(node.value)  # (B, C, T): T to (Y, X)
+        keeps = is_map or node.attr in _METHODS_THAT_KEEP
+        return whole if keeps and isinstance(whole, Width) else None
 
     def module(self, node: ast.Call, items: tuple[Item, ...]) -> Known:
         given = [self.width(argument) for argument in node.args]
@@ -398,6 +395,17 @@ def _element(known: list[Known]) -> Known:
     roots = {id(item.root()): item.root() for item in known if isinstance(item, Width)}
     is_one = len(roots) == 1 and all(isinstance(item, Width) for item in known)
     return next(iter(roots.values())) if is_one else None
+
+
+def _is_of_rows(node: ast.Call) -> bool:
+    """Whether tensors are put together along another axis than that of their channels: the rows of tables, or tokens."""
+    axis = next((keyword.value for keyword in node.keywords if keyword.arg == "dim"), None)
+    if axis is not None:
+        return ast.unparse(axis) == "-2"
+    parts = (
+        node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List)) else []
+    )
+    return bool(parts) and all(isinstance(part, ast.Attribute) and part.attr == "weight" for part in parts)
 
 
 def _joined(parts: Known) -> Known:
@@ -457,6 +465,11 @@ def _is_depthwise(leaf: Leaf) -> bool:
 def _is_transposed(node: ast.expr) -> bool:
     """Whether a matrix is transposed: `x.t()`, of which a product joins the rows."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "t"
+
+
+def _is_turned(node: ast.expr) -> bool:
+    """Whether rows stand as columns, `x.mT`: the channels before the places."""
+    return isinstance(node, ast.Attribute) and node.attr in _TRANSPOSED
 
 
 @cache

@@ -92,6 +92,14 @@ def test_a_norm_is_as_long_as_the_map_before_it_where_no_flow_says_so() -> None:
     assert "nn.BatchNorm2d(config.hidden_size, eps=config.batch_norm_eps)" in code
 
 
+def test_rows_of_tables_below_each_other_and_columns_as_a_map_are_as_wide_as_before() -> None:
+    fields, code = sizes_and_code("facebook/sam-vit-base")
+    assert "neck_size" not in fields  # tokens see the image: both are one width
+    assert "nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)" in code
+    first = code[code.index('"upscale_conv1"') :].partition("kernel_size")[0]
+    assert "config.decoder_hidden_size, config.enlarging_channels" in first
+
+
 def test_what_is_joined_is_as_wide_as_its_parts_together() -> None:
     _, code = sizes_and_code("ustc-community/dfine-small-coco")
     assert "2 * (config.encoder_inner_channels // 2) + 2 * config.encoder_channels" in code
