@@ -100,6 +100,12 @@ def test_rows_of_tables_below_each_other_and_columns_as_a_map_are_as_wide_as_bef
     assert "config.decoder_hidden_size, config.enlarging_channels" in first
 
 
+def test_prompts_are_as_wide_as_the_decoder_that_reads_them() -> None:
+    _, code = sizes_and_code("facebook/sam-vit-base")
+    assert code.count("nn.Embedding(1, config.decoder_hidden_size)") == 7  # of scores, of five kinds, of no mask
+    assert "torch.zeros(2, config.decoder_hidden_size // 2)" in code
+
+
 def test_what_is_joined_is_as_wide_as_its_parts_together() -> None:
     _, code = sizes_and_code("ustc-community/dfine-small-coco")
     assert "2 * (config.encoder_inner_channels // 2) + 2 * config.encoder_channels" in code
