@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mapper
+from mapper.errors import MapperError
 from tests.parity import test_gguf
 from tests.parity.test_gguf import (
     CASES,
@@ -102,3 +103,22 @@ def test_the_one_head_of_keys_is_written_as_one(tmp_path: Path) -> None:
     mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")
     config = mapper.inspect(tmp_path / "model.gguf").architecture.checkpoint.config
     assert config is not None and config["num_kv_heads"] == 1
+
+
+UNSAID = {
+    "deepseek2": ({**GROUPED, "topk_method": "greedy"}, "moe.grouped is false here"),  # in some layers alone
+    "starcoder": ({**CASES["starcoder"][1], "multi_query": False}, "attention.fused is per_head here"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", UNSAID)
+@torch.no_grad()
+def test_what_no_file_can_say_is_not_written(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, why = UNSAID[case]
+    monkeypatch.setitem(test_gguf.CASES, case, (CASES[case][0], options, {}))
+    saved(case, tmp_path / "first")
+    with pytest.raises(MapperError, match=why):
+        mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")

@@ -83,7 +83,9 @@ def _packed(container: str, architecture: Architecture) -> tuple[Packed, Checkpo
             checkpoint = make()
             packed = pack(container, checkpoint, architecture.rulebook)
             tensors, config = packed.read_again()
-            read_back(packed.label, tensors, config, architecture)
+            read_back(
+                packed.label, tensors, config, architecture, as_stored=checkpoint is architecture.checkpoint
+            )
         except MapperError as error:
             failed.append(error)
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ from mapper.architecture import Block
 from mapper.errors import MapperError, cut
 from mapper.flows.arithmetic import evaluate, names
 from mapper.weights.renaming.arranged import arranged_parts
+from mapper.words import spelled_numbers
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
     from mapper.weights.renaming.parts import Part, Where
 
+_BETWEEN_WORDS = re.compile(r"\.(?![^{]*\})")  # no point of a range of numbers: {1..2}
 Said = tuple[tuple[str, ...], str, Any]  # role path of a block, a fact of it, its value
 
 
@@ -127,10 +130,7 @@ def facts_by_role(architecture: Architecture) -> list[Said]:
         role = tuple(word for word, _ in leaf.block)
         places[role, _starred(leaf.place)] = None
         found += [(role, name, item.value) for name, item in leaf.facts.items()]
-    scopes = [
-        (_starred(item.at.split(".")) if item.at not in ("", "*") else (), item)
-        for item in architecture.facts
-    ]
+    scopes = [(_starred(_scope(item.at)), item) for item in architecture.facts]
     for role, at in places:
         best: dict[str, tuple[int, list[Any]]] = {}
         for scope, item in scopes:
@@ -139,6 +139,11 @@ def facts_by_role(architecture: Architecture) -> list[Said]:
                 best[item.name] = (len(scope), [*same, item.value])
         found += [(role, name, value) for name, (_, values) in best.items() for value in values]
     return found
+
+
+def _scope(at: str) -> tuple[str, ...]:
+    """The words of where a fact holds; () for everywhere."""
+    return tuple(_BETWEEN_WORDS.split(at)) if at not in ("", "*") else ()
 
 
 def _starred(path: Iterable[Any]) -> tuple[str, ...]:
@@ -185,7 +190,7 @@ def _scopes(architecture: Architecture, without: set[str]) -> list[list[tuple[tu
     """Facts that no flow uses itself, by the depth of their scopes."""
     scopes: dict[int, list[tuple[tuple[str, ...], Any]]] = {}
     for item in architecture.facts:
-        at = tuple(item.at.split(".")) if item.at not in ("", "*") else ()
+        at = _scope(item.at)
         if item.name not in without:
             scopes.setdefault(len(at), []).append((at, item))
     return [scopes[depth] for depth in sorted(scopes, reverse=True)]
@@ -206,6 +211,9 @@ def _at(
 
 
 def _is_within(folder: tuple[str, ...], at: tuple[str, ...]) -> bool:
-    return len(folder) >= len(at) and all(
-        word in (other, "*" if other.isdigit() else other) for word, other in zip(at, folder, strict=False)
-    )
+    return len(folder) >= len(at) and all(map(_is_word, at, folder))
+
+
+def _is_word(said: str, word: str) -> bool:
+    """Whether a word of a scope is that of a folder, or its numbers have it."""
+    return said == word or (word.isdigit() and (said == "*" or int(word) in spelled_numbers(said)))

@@ -17,7 +17,8 @@ from mapper.weights.renaming.settings import OtherModel
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
 OFFSET = "norm.offset"
 _STYLE = "rotary.style"
-_OF_STORAGE = ("attention.fused", _STYLE, "head.tied", "norm.kind", OFFSET)
+_FUSED = "attention.fused"
+_OF_STORAGE = (_FUSED, _STYLE, "head.tied", "norm.kind", OFFSET)
 _OFFSET_FORM = "offset"  # of a norm that scales by 1 + weight
 
 _RULES = (
@@ -38,11 +39,12 @@ def read_back(
     free: Collection[str] = (),
     asks: bool = False,
     rotary: str = "",
+    as_stored: bool = False,
 ) -> dict[str, Any]:
     """Facts that are left to whoever reads it, where the library `asks`: it keeps no settings. Raises OtherModel.
 
     `label` is what to call the library, `free` are facts that may be others there, `rotary` is how the rows of queries
-    and keys were laid for it.
+    and keys were laid for it. `as_stored`: its tensors are those of the source, whose rows are not laid anew.
     """
     checkpoint = Checkpoint(label, "renamed", tensors, config)
     found = _read(checkpoint, source, {}, label)
@@ -60,7 +62,8 @@ def read_back(
     if found.reading == "skeleton" or found.missing:
         why = [*found.missing, *found.findings, "it is a skeleton"][0]
         raise OtherModel(f"{label} would not be read as this model: {why}")
-    _compare(label, source, found, {*free, *_OF_STORAGE})
+    laid = {_FUSED, _STYLE} if as_stored else set()
+    _compare(label, source, found, {*free, *_OF_STORAGE} - laid)
     styles = {value for (_, name), values in _values(found).items() if name == _STYLE for value in values}
     if rotary and not styles <= {json.dumps(rotary), "null"}:
         raise OtherModel(
