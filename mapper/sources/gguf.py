@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from mapper import limits
 from mapper.checkpoint import UNDONE, TensorInfo
 from mapper.errors import FormatError, MapperError, SourceError, shorten
+from mapper.sources.composed import compositions
 from mapper.sources.files import base_name, open_regular
 from mapper.sources.ggml import Stored, Type, is_float, numbers, type_of
 from mapper.sources.renaming import Contents, Named, config_of, named, naming_of
 from mapper.sources.shards import Shard, check_name, check_shape
 
 if TYPE_CHECKING:
+    import torch
+
     from mapper.checkpoint import Checkpoint
     from mapper.rulebook.namings import Naming
 
@@ -92,16 +95,33 @@ def complete(shards: list[Shard]) -> dict[str, Any] | None:
     naming = naming_of(CONTAINER, architecture, whole.names) if isinstance(architecture, str) else None
     kinds = {stored.kind for stored in whole.tensors if is_float(stored.kind)}
     dtype = "F32" if len({kind.dtype for kind in kinds}) > 1 else ""
-    for shard, part in zip(shards, contents, strict=True):
+    homes = {stored.name: shard for shard in shards for stored in _stored_in(shard)}
+    for shard, tensors in zip(shards, _together(naming, contents), strict=True):
         if naming is None:
-            found = [Named(stored.name, stored, stored.shape) for stored in part.tensors]
+            found = [Named(stored.name, stored, stored.shape) for stored in tensors]
         else:
-            found, notes = named(naming, Contents(metadata, part.tensors), f"{architecture}.", shard.name)
+            found, notes = named(naming, Contents(metadata, tensors), f"{architecture}.", shard.name)
             shard.notes += notes
         for one in found:
-            _enter(shard, one, dtype)
+            _enter(shard, one, dtype, homes)
     shards[0].notes += _notes(naming, architecture, kinds, dtype)
     return config_of(naming, whole, f"{architecture}.", shards[0].name) if naming else None
+
+
+def _stored_in(shard: Shard) -> list[Stored]:
+    return cast("Contents[Stored]", shard.contents).tensors
+
+
+def _together(naming: Naming | None, contents: list[Contents[Stored]]) -> list[list[Stored]]:
+    """The tensors of each file, the parts of one tensor of the model with the first of them: a file may be cut between."""
+    places = {stored.name: at for at, part in enumerate(contents) for stored in part.tensors}
+    for one in compositions(naming.composed, set(places)) if naming is not None and len(contents) > 1 else ():
+        places |= dict.fromkeys(one.parts, places[one.parts[0]])
+    found: list[list[Stored]] = [[] for _ in contents]
+    for part in contents:
+        for stored in part.tensors:
+            found[places[stored.name]].append(stored)
+    return found
 
 
 def _refuse_part(metadata: dict[str, Any], name: str) -> None:
@@ -113,7 +133,7 @@ def _refuse_part(metadata: dict[str, Any], name: str) -> None:
         )
 
 
-def _enter(shard: Shard, one: Named[Stored], dtype: str) -> None:
+def _enter(shard: Shard, one: Named[Stored], dtype: str, homes: dict[str, Shard]) -> None:
     kind = one.stored.kind
     moved = bool(one.arrange or one.composed)
     given = (dtype or kind.dtype or "F32") if is_float(kind) else kind.dtype
@@ -124,9 +144,27 @@ def _enter(shard: Shard, one: Named[Stored], dtype: str) -> None:
     if given == kind.dtype and not moved:
         shard.offsets[one.name] = one.stored.start
     else:
-        shard.decoded[one.name] = lambda data: one.read(
-            lambda stored: numbers(stored, data, shard.name, given)
-        )
+
+        def read(data: memoryview) -> torch.Tensor:
+            return one.read(
+                lambda stored: (
+                    numbers(stored, data, shard.name, given)
+                    if homes[stored.name] is shard
+                    else _read_beside(homes[stored.name], stored, given)
+                )
+            )
+
+        shard.decoded[one.name] = read
+
+
+def _read_beside(home: Shard, stored: Stored, given: str) -> torch.Tensor:
+    """A part that another file has."""
+    from mapper.sources.storage import map_tensors
+
+    alone = Shard(home.name, CONTAINER, {stored.name: TensorInfo(stored.shape, given)}, size=home.size)
+    alone.decoded[stored.name] = lambda data: numbers(stored, data, home.name, given)
+    assert home.path is not None
+    return map_tensors(alone.opened(home.path, home.stamp), [stored.name])[stored.name]
 
 
 def _notes(naming: Naming | None, architecture: Any, kinds: set[Type], dtype: str) -> list[str]:

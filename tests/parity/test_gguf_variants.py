@@ -10,6 +10,7 @@ import torch
 
 import mapper
 from mapper.errors import MapperError
+from tests.gguf_files import gguf_bytes
 from tests.parity import test_gguf
 from tests.parity.test_gguf import (
     CASES,
@@ -122,3 +123,29 @@ def test_what_no_file_can_say_is_not_written(
     saved(case, tmp_path / "first")
     with pytest.raises(MapperError, match=why):
         mapper.rename(tmp_path / "first", "gguf", tmp_path / "model.gguf")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("case", "part"), [("deepseek2", "attn_v_b"), ("gpt-oss", "exps.bias"), ("granitemoe", "gate_exps")]
+)
+@torch.no_grad()
+def test_parts_of_one_tensor_may_lie_in_two_files(
+    case: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is cut between its tensors, wherever it gets too large."""
+    model = saved(case, tmp_path / "first")
+    kept: list[Any] = []
+
+    def keep(said: dict[str, Any], tensors: dict[str, Any]) -> bytes:
+        kept.extend((said, tensors))
+        return b""
+
+    monkeypatch.setattr(test_gguf, "gguf_bytes", keep)
+    as_gguf(case, model, own_tensors(tmp_path / "first"), tmp_path / "unused")
+    said, tensors = kept
+    for number in (0, 1):
+        here = {name: array for name, array in tensors.items() if (part in name) == bool(number)}
+        settings = {"split.no": number, "split.count": 2} | ({} if number else said)
+        (tmp_path / f"model-0000{number + 1}-of-00002.gguf").write_bytes(gguf_bytes(settings, here))
+    check_outputs(tmp_path / "model-00001-of-00002.gguf", model)
