@@ -149,3 +149,21 @@ def test_parts_of_one_tensor_may_lie_in_two_files(
         settings = {"split.no": number, "split.count": 2} | ({} if number else said)
         (tmp_path / f"model-0000{number + 1}-of-00002.gguf").write_bytes(gguf_bytes(settings, here))
     check_outputs(tmp_path / "model-00001-of-00002.gguf", model)
+
+
+IDLE = (
+    "attention.max_alibi_bias",
+    "router_logit_softcapping",
+    "attention.output_scale",
+    "attention.temperature_scale",
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", IDLE)
+@torch.no_grad()
+def test_what_few_architectures_compute_is_not_passed_over(key: str, tmp_path: Path) -> None:
+    model = saved("qwen3", tmp_path)
+    path = as_gguf("qwen3", model, own_tensors(tmp_path), tmp_path / "model.gguf", "tale", **{key: 8.0})
+    with pytest.raises(MapperError, match="asks for what no flow here does"):
+        mapper.build(path, hints=test_gguf.TOLD["qwen3"])
