@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 0f8e3ac7a15f.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 57ad00ae78e4.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -274,4 +274,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 871360225d419f34
+# sha256 of all above: 1acde2bb860c6784

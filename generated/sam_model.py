@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 0f8e3ac7a15f.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 57ad00ae78e4.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,13 +27,12 @@ class Config:
     # shape: prompt_encoder.mask_embed.conv1.weight [4, 1, 2, 2] and 1 more
     mask_prompts_channels: tuple[int, int] = (4, 16)
     mask_prompts_norm_eps: float = 1e-6  # config: prompt_encoder_config.layer_norm_eps
-    neck_size: int = 256  # shape: vision_encoder.neck.conv1.weight [256, 768, 1, 1]
+    decoder_hidden_size: int = 256  # shape: mask_decoder.iou_token.weight [1, 256]
     vision_hidden_size: int = 768  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     vision_heads: int = 12  # shape: vision_encoder.layers.0.attn.qkv.weight [2304, 768]
     vision_head_dim: int = 64  # shape: vision_encoder.layers.0.attn.rel_pos_h [27, 64]
     vision_norm_eps: float = 1e-6  # config: vision_config.layer_norm_eps
     decoder_heads: int = 8  # config: mask_decoder_config.num_attention_heads
-    decoder_hidden_size: int = 256  # shape: mask_decoder.iou_token.weight [1, 256]
     inner_size: int = 256  # shape: mask_decoder.iou_prediction_head.proj_in.weight [256, 256]
     vision_intermediate_size: int = 3072  # shape: vision_encoder.layers.0.mlp.lin1.weight [3072, 768]
     # shape: mask_decoder.transformer.layers.0.mlp.lin1.weight [2048, 256]
@@ -200,7 +199,7 @@ class MaskPrompts(nn.Module):
             config.mask_prompts_channels[0], config.mask_prompts_channels[1], kernel_size=2, stride=2
         )
         self.layer_norm2 = nn.LayerNorm(config.mask_prompts_channels[1], eps=config.mask_prompts_norm_eps)
-        self.conv3 = nn.Conv2d(config.mask_prompts_channels[1], config.neck_size, kernel_size=1)
+        self.conv3 = nn.Conv2d(config.mask_prompts_channels[1], config.decoder_hidden_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer_norm1(self.conv1(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -235,10 +234,14 @@ class Neck(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.conv1 = nn.Conv2d(config.vision_hidden_size, config.neck_size, kernel_size=1, bias=False)
-        self.layer_norm1 = nn.LayerNorm(config.neck_size, eps=config.vision_norm_eps)
-        self.conv2 = nn.Conv2d(config.neck_size, config.neck_size, kernel_size=3, padding=1, bias=False)
-        self.layer_norm2 = nn.LayerNorm(config.neck_size, eps=config.vision_norm_eps)
+        self.conv1 = nn.Conv2d(
+            config.vision_hidden_size, config.decoder_hidden_size, kernel_size=1, bias=False
+        )
+        self.layer_norm1 = nn.LayerNorm(config.decoder_hidden_size, eps=config.vision_norm_eps)
+        self.conv2 = nn.Conv2d(
+            config.decoder_hidden_size, config.decoder_hidden_size, kernel_size=3, padding=1, bias=False
+        )
+        self.layer_norm2 = nn.LayerNorm(config.decoder_hidden_size, eps=config.vision_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer_norm1(self.conv1(x).permute(0, 2, 3, 1))
@@ -255,10 +258,10 @@ class DecoderAttention(nn.Module):
     def __init__(self, config: Config, head_dim: int):
         super().__init__()
         self.head_dim = head_dim
-        self.q_proj = nn.Linear(256, config.decoder_heads * head_dim)
-        self.k_proj = nn.Linear(256, config.decoder_heads * head_dim)
-        self.v_proj = nn.Linear(256, config.decoder_heads * head_dim)
-        self.out_proj = nn.Linear(config.decoder_heads * head_dim, 256)
+        self.q_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
+        self.k_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
+        self.v_proj = nn.Linear(config.decoder_hidden_size, config.decoder_heads * head_dim)
+        self.out_proj = nn.Linear(config.decoder_heads * head_dim, config.decoder_hidden_size)
 
     def forward(self, x: Tensor, seen: Tensor, values: Tensor) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -310,9 +313,9 @@ class DecoderFeedForward(nn.Module):
 class FourierPositions(nn.Module):
     """shared_image_embedding: Fourier position embeddings of a feature map (SAM)."""
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__()
-        self.positional_embedding = nn.Parameter(torch.zeros(2, 128))
+        self.positional_embedding = nn.Parameter(torch.zeros(2, config.decoder_hidden_size // 2))
 
     def forward(self, x: Tensor) -> Tensor:
         return map_fourier_features(x, self.positional_embedding)
@@ -447,19 +450,26 @@ class Model(nn.Module):
                 "output_hypernetworks_mlps": nn.ModuleList(
                     MaskMaps(config, proj_out_features=32) for _ in range(4)
                 ),
-                "upscale_conv1": nn.ConvTranspose2d(256, config.enlarging_channels, kernel_size=2, stride=2),
+                "upscale_conv1": nn.ConvTranspose2d(
+                    config.decoder_hidden_size, config.enlarging_channels, kernel_size=2, stride=2
+                ),
                 "upscale_layer_norm": nn.LayerNorm(config.enlarging_channels, eps=config.enlarging_norm_eps),
                 "upscale_conv2": nn.ConvTranspose2d(config.enlarging_channels, 32, kernel_size=2, stride=2),
                 "iou_prediction_head": MaskMaps(config, proj_out_features=4),
             }
         )
-        self.shared_image_embedding = FourierPositions()
+        self.shared_image_embedding = FourierPositions(config)
         self.prompt_encoder: Any = nn.ModuleDict(
             {
                 "point_embed": nn.ModuleList(
-                    [nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256), nn.Embedding(1, 256)]
+                    [
+                        nn.Embedding(1, config.decoder_hidden_size),
+                        nn.Embedding(1, config.decoder_hidden_size),
+                        nn.Embedding(1, config.decoder_hidden_size),
+                        nn.Embedding(1, config.decoder_hidden_size),
+                    ]
                 ),
-                "not_a_point_embed": nn.Embedding(1, 256),
+                "not_a_point_embed": nn.Embedding(1, config.decoder_hidden_size),
                 "mask_embed": MaskPrompts(config),
                 "no_mask_embed": nn.Embedding(1, config.decoder_hidden_size),
             }
@@ -482,7 +492,7 @@ class Model(nn.Module):
         table = self.shared_image_embedding.positional_embedding
         asked = self.prompts(image, input_points, input_labels, input_boxes, table)
         tokens = own.expand(asked.shape[0], asked.shape[1], -1, -1)
-        tokens = torch.cat((tokens, asked), dim=2).flatten(0, 1)
+        tokens = torch.cat((tokens, asked), dim=-2).flatten(0, 1)
         drawn = None
         if input_masks is not None:
             drawn = self.prompt_encoder.mask_embed(input_masks)
@@ -574,4 +584,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: a8d50ec8356fa8cf
+# sha256 of all above: 898ce08c3c9aa28f
