@@ -289,9 +289,9 @@ def _same_sizes(scope: Scope, rule: FlowRule) -> dict[str, str]:
 
 
 def _reads_bias_alone(rule: FlowRule, role: str) -> bool:
-    """Whether a flow takes no more of a module than its bias, as of a tied head."""
+    """Whether a flow takes no more of a module than its bias, as of a tied head, or nothing."""
     body = rule.body.replace(f"has({role})", "")
-    return set(re.findall(rf"(?<![\w.]){re.escape(role)}\b(\.\w+)?", body)) == {".bias"}
+    return set(re.findall(rf"(?<![\w.]){re.escape(role)}\b(\.\w+)?", body)) <= {".bias"}
 
 
 def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[Equation]:
