@@ -34,7 +34,7 @@ def map_positions(x: Tensor) -> Tensor:
 
 
 def centred_positions(shapes: Tensor, count: int) -> Tensor:
-    """Coordinates of words, then of images: each image's counted from its middle, the words' on behind all of them.
+    """Coordinates of words, then of images: each image's from its middle, the words' behind all of them.
 
     shapes (images, 3): number of each image's frames, rows and columns; count: words -> (count + places, 3)
     """

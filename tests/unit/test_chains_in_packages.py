@@ -450,7 +450,7 @@ def test_a_spectrum_by_stored_kernels_and_the_middle_of_an_image():
 
 
 def scaling(home, size, out):
-    """A residual block whose channels are scaled (1709.01507)."""
+    """A residual block whose channels are scaled (1709.01507), by layers that a norm keeps from being known as such."""
     made = {
         "conv1": conv(size, out),
         "bn1": nn.BatchNorm2d(out),
@@ -459,7 +459,8 @@ def scaling(home, size, out):
     }
     made |= {
         "se.fc.0": nn.Linear(out, 4),
-        "se.fc.2": nn.Linear(4, out),
+        "se.fc.1": nn.BatchNorm1d(4),
+        "se.fc.3": nn.Linear(4, out),
         "downsample": nn.Conv2d(size, out, 1),
     }
     return {f"{home}.{name}": layer for name, layer in made.items()}
