@@ -102,7 +102,9 @@ def test_rows_of_tables_below_each_other_and_columns_as_a_map_are_as_wide_as_bef
 
 def test_prompts_are_as_wide_as_the_decoder_that_reads_them() -> None:
     _, code = sizes_and_code("facebook/sam-vit-base")
-    assert code.count("nn.Embedding(1, config.decoder_hidden_size)") == 7  # of scores, of five kinds, of no mask
+    assert (
+        code.count("nn.Embedding(1, config.decoder_hidden_size)") == 7
+    )  # of scores, of five kinds, of no mask
     assert "torch.zeros(2, config.decoder_hidden_size // 2)" in code
 
 

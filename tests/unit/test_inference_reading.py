@@ -46,7 +46,9 @@ def test_a_listed_type_whose_names_fit_is_exact() -> None:
 def test_names_without_a_listed_type_are_unverified() -> None:
     named = read(example("bert"), model_type="unheard_of", pad_token_id=0)
     assert named.reading == "unverified"
-    assert "position.counting" in {question.fact for question in read(example("bert"), model_type="unheard_of").questions}
+    assert "position.counting" in {
+        question.fact for question in read(example("bert"), model_type="unheard_of").questions
+    }
 
 
 def test_a_listed_type_with_other_names_says_what_is_lacking() -> None:

@@ -26,8 +26,16 @@ def is_bare(leaf: Leaf) -> bool:
 
 def is_vector(leaf: Leaf) -> bool:
     """Whether it is a row of numbers that no layer has: a factor of what is given, say, or the mean of what is read."""
-    extents = [extent for info in leaf.tensors.values() for extent in info.shape if extent > 1]
-    return is_bare(leaf) and len(extents) == 1
+    return is_bare(leaf) and len(_extents(leaf)) == 1 and not str(leaf.place[-1]).startswith("_")
+
+
+def as_wide(vectors: Sequence[Leaf], widths: Sequence[int]) -> bool:
+    """Whether each vector is as wide as one of these: others say nothing of what layers read."""
+    return all(_extents(leaf)[0] in widths for leaf in vectors)
+
+
+def _extents(leaf: Leaf) -> list[int]:
+    return [extent for info in leaf.tensors.values() for extent in info.shape if extent > 1]
 
 
 def meant(

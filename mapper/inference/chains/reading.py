@@ -10,7 +10,7 @@ from typing import Any
 from mapper.architecture import BARE, Architecture, Leaf, Place
 from mapper.checkpoint import COUNTER
 from mapper.inference.chains.aside import auxiliary_of, copies_of, is_spread
-from mapper.inference.chains.bare import is_bare, is_vector
+from mapper.inference.chains.bare import as_wide, is_bare, is_vector
 from mapper.inference.chains.behind import placed
 from mapper.inference.chains.cells import Cell, cell_of, has_gates
 from mapper.inference.chains.doubts import in_lists_alike
@@ -129,7 +129,9 @@ def chain_of(
     if vectors:
         is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
         line = None if is_gated else in_line(elements)
-        return woven_of(elements, rest, words, True, (), vectors, line.order) if line else None
+        mains = [link.element for link in line.order.links if link.element.is_main] if line else []
+        is_told = line and mains and as_wide(vectors, (mains[0].inputs, mains[-1].outputs))
+        return woven_of(elements, rest, words, True, (), vectors, line.order) if line and is_told else None
     return _by_sizes(elements, [leaf for leaf in rest if leaf not in bare], bare, words, said, in_line)
 
 
