@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules b3e173db283a.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 091bac06c83d.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ca4c4d1ac9653656
+# sha256 of all above: cb4c90cf554aa8c1

@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules b3e173db283a.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 091bac06c83d.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -188,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: fa9c78c5810e48c9
+# sha256 of all above: c521b7c3267e1294
