@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 091bac06c83d.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 4bf05c822ae7.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8c7c91101fade259
+# sha256 of all above: c7f78b0cd0f6c3ba

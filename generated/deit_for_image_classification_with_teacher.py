@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 091bac06c83d.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 4bf05c822ae7.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 0af8c8f6769cc74b
+# sha256 of all above: 3364a0f107bc5861

@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 091bac06c83d.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 4bf05c822ae7.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 095173b9b5d1e4cc
+# sha256 of all above: bb37fde7d2b6623f

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 091bac06c83d.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 4bf05c822ae7.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -323,4 +323,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 7cdeead97fd077ab
+# sha256 of all above: 8ce8e4d786d9e735

@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 091bac06c83d.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 4bf05c822ae7.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -341,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: f0646d2d5d2193b9
+# sha256 of all above: c1a1c155dafa291c
