@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -565,4 +565,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: cb02147230c9fe38
+# sha256 of all above: dffd99fb84d1b169

@@ -1,4 +1,4 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -331,4 +331,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: f0e0ba36fb549822
+# sha256 of all above: 0836d090aa97153e

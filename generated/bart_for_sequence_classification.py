@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -346,4 +346,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
 # "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6d9036d36ab1eecc
+# sha256 of all above: 651b4d91c7a28f0f

@@ -1,4 +1,4 @@
-"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -232,4 +232,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "type_vocab_size": 2, "vocab_size": 30522}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: b6b483f1902aa176
+# sha256 of all above: 5fa9e028faeb7c89

@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -230,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: aa188653af3f5ef1
+# sha256 of all above: 0ca4a75ca024a749

@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: c7f78b0cd0f6c3ba
+# sha256 of all above: 1fb12c32ba9eb5e5

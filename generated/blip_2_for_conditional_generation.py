@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -532,4 +532,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 6edc5d044cba995e
+# sha256 of all above: 71617d26cc0c152a

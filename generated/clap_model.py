@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -617,4 +617,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b6c787aa647ca5d5
+# sha256 of all above: bb1a0ef841edabbf

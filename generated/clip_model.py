@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -341,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 30000f2d6a7254bc
+# sha256 of all above: 16f09c4628c81883

@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/contriever: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8b2d483364bca370
+# sha256 of all above: 3334671878d144c5

@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3c4e82606ba8b9c1
+# sha256 of all above: ab8706df9333fce7

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -1180,4 +1180,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_feature_levels": 3, "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: bf02f77c54824e65
+# sha256 of all above: 9ae43baa9676982b

@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "use_weighted_layer_sum": false, "vocab_size": 32}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 7f89d2b7fa2f056f
+# sha256 of all above: 61893501f1c5074f

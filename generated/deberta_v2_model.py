@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -284,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 11e907710d6b8b54
+# sha256 of all above: 66cbcaab6814f549

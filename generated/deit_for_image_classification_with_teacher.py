@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 3364a0f107bc5861
+# sha256 of all above: 78df7db25a0bb6e3

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -424,4 +424,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e757871d455bef3b
+# sha256 of all above: 43b2f6ab0fc39b8a

@@ -1,4 +1,4 @@
-"""facebook/dinov2-small: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/dinov2-small: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family dinov2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -222,4 +222,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-06, "model_type": "dinov2", "num_attention_heads": 6, "num_channels": 3, "num_hidden_layers": 12,
 # "patch_size": 14, "qkv_bias": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f93f8e97ce9ab841
+# sha256 of all above: a444ae9e4711accf

@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 7d2b7789ef98041b
+# sha256 of all above: 31b3f7b186e8721c

@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -225,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 28548e7bf5fb0fc4
+# sha256 of all above: b95bdfbcfa5a0796

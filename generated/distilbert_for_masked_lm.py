@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -196,4 +196,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 3eb85ea9ba93f0dd
+# sha256 of all above: de7e37bf57b03258

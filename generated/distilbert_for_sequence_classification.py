@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -195,4 +195,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e5bf0ba6910b52ad
+# sha256 of all above: 9af10126c749659c

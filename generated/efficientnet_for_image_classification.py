@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -410,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 5d8ae007e2ce43c2
+# sha256 of all above: 35a12167a450c6a3

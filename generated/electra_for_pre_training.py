@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -233,4 +233,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 2d0bb87bdc416c76
+# sha256 of all above: 08a98655c98136be

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -421,4 +421,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3.0, 6.0, 12.0, 24.0], "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e869316a3d1ec8c9
+# sha256 of all above: 0f0a2a85783522df

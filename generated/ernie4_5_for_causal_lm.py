@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 11d7c4f2136da916
+# sha256 of all above: 8ad2c0d51d3bb9f3

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -327,4 +327,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: e796682124b402a2
+# sha256 of all above: e233fc0def0596f9

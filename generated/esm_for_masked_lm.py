@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -303,4 +303,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4f85ab3b449332da
+# sha256 of all above: 00fcc7425e2e52da

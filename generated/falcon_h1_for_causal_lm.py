@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -409,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f9b7617cae59c8d1
+# sha256 of all above: 1d449125e8315ac0

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -617,4 +617,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d14697b1be4bfc8c
+# sha256 of all above: 15876bf2b9dd070e

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/fnet-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -210,4 +210,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 992180b295501e63
+# sha256 of all above: dc1d361aab35e133

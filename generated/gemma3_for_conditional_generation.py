@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -502,4 +502,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 452a1ebdd8af22ee
+# sha256 of all above: 2ad6fd34f934e7a8

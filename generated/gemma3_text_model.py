@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -260,4 +260,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 7ba15f9a288f8d72
+# sha256 of all above: b7d81faa55fd8fc8

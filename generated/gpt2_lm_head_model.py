@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,4 +190,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 91f5a84431e6909f
+# sha256 of all above: 8187dd04d458a811

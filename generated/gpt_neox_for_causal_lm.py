@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -231,4 +231,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: c7a626c5f1eed42c
+# sha256 of all above: e76a749a288b1a66

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -429,4 +429,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: a23ff973d97e25f1
+# sha256 of all above: e878c0741a220a63

@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: bb37fde7d2b6623f
+# sha256 of all above: 1ae5aee50ab088cf

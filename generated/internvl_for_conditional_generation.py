@@ -1,4 +1,4 @@
-"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""OpenGVLab/InternVL3-1B-hf: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qianfan_ocr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -447,4 +447,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "use_mean_pooling": true}, "vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: dd64bd43559f4451
+# sha256 of all above: 2e42f040c19e234a

@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -426,4 +426,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 02b3f5defd01ec27
+# sha256 of all above: 89643e58bc6f23e0

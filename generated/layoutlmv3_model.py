@@ -1,4 +1,4 @@
-"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family layoutlmv3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -353,4 +353,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "pad_token_id": 1, "patch_size": 16,
 # "type_vocab_size": 2, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 48cbc585ae4b77da
+# sha256 of all above: ada2dbdbe3dd16a1

@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -343,4 +343,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8dfe0a236c391a36
+# sha256 of all above: 7a6bb7a48539ee4d

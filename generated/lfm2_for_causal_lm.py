@@ -1,4 +1,4 @@
-"""LiquidAI/LFM2-1.2B: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""LiquidAI/LFM2-1.2B: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family lfm2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -271,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 16, "num_key_value_heads": 8, "rope_theta": 1000000.0, "vocab_size": 65536}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 02e4d7a4f7e72e7b
+# sha256 of all above: 60aedc3787f89ee5

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -650,4 +650,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta":
 # 10000}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a941acb2439eff23
+# sha256 of all above: 9563afe09f80ae81

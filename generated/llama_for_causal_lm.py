@@ -1,4 +1,4 @@
-"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family llama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
-# sha256 of all above: 2fb5cc86e934bb23
+# sha256 of all above: 4d3f6539c22c9adf

@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -405,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 4722c8a05390acc7
+# sha256 of all above: 4cd3d5ca928bf3bb

@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -276,4 +276,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 468f911f5b04a68b
+# sha256 of all above: 62541eb07bdf0ec8

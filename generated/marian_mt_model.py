@@ -1,4 +1,4 @@
-"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Helsinki-NLP/opus-mt-en-de: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family marian).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_ffn_dim": 2048, "max_position_embeddings": 512, "model_type": "marian", "num_hidden_layers": 6,
 # "scale_embedding": true}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: db9850e2eef04faf
+# sha256 of all above: bd2180dd7e1c1002

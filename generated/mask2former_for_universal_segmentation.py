@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -830,4 +830,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a3ac4a9297ebef9c
+# sha256 of all above: 1b891b7e41192e51

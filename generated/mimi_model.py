@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""kyutai/mimi: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -527,4 +527,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b22117a35e80b770
+# sha256 of all above: b261eac2609b4102

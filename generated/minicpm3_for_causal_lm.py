@@ -1,4 +1,4 @@
-"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family minicpm3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -247,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1.4, "scale_emb": 12, "tie_word_embeddings": true, "v_head_dim": 64, "vocab_size": 73448}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: a9061b572df2e9c9
+# sha256 of all above: f79bc75f35d2c216

@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a165597bfe9203aa
+# sha256 of all above: e737d0ea4d8be312

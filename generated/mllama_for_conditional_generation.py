@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -606,4 +606,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 14fcd491567b9c64
+# sha256 of all above: 7c16b25ab2a78db7

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -323,4 +323,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 24, "trigram_input": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 8ce8e4d786d9e735
+# sha256 of all above: 52964aacee9fd0b0

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -225,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 6598ea01a7f4045d
+# sha256 of all above: 280023a0510ffdc8

@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -326,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 51f99360b9dab2c5
+# sha256 of all above: ecd3220c8a57a1cb

@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -409,4 +409,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b6aea4e06d95dac0
+# sha256 of all above: 01176f2b5b6ca393

@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -366,4 +366,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: d3063e398370e204
+# sha256 of all above: 7d724146fdb593f3

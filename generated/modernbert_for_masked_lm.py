@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -267,4 +267,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "norm_bias": false, "norm_eps": 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size":
 # 50368}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 025bd3d375c5f7a1
+# sha256 of all above: 726a811af518d327

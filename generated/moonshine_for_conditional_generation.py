@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -375,4 +375,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
 # true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 19c500338c3fe8ab
+# sha256 of all above: 04cd19de556549b9

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -246,4 +246,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: dd58c494de029f18
+# sha256 of all above: b7c975723b5fbf19

@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -214,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e9ba070fa6ca0fd6
+# sha256 of all above: cda206e3a41399fa

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -214,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 56abc0d9c284b721
+# sha256 of all above: 4880486566c2283e

@@ -1,4 +1,4 @@
-"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family olmo).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -206,4 +206,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 32, "num_key_value_heads": 32, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1402ac6747360231
+# sha256 of all above: c938156ad1ce4b82

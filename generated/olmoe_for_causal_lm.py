@@ -1,4 +1,4 @@
-"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family olmoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -262,4 +262,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: da79790b8460a6c0
+# sha256 of all above: 7f884a346bdbcfed

@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -188,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 3c0ae1fea20d4b25
+# sha256 of all above: c0a750181304e661

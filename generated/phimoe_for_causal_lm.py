@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -292,4 +292,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 11d40edad7d5aea0
+# sha256 of all above: e56d854b2d1500e1

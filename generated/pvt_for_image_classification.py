@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -381,4 +381,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 1902b0dd408c3f4c
+# sha256 of all above: 1496f209c18eb24a

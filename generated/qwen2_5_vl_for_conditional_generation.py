@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -549,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6dcc266b2ec7aa7e
+# sha256 of all above: 14316d10e676319f

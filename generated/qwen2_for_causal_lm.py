@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: db5df39cd950d7d9
+# sha256 of all above: 8608dc397002cce6

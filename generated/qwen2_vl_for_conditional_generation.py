@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: a7de4abbd118a619
+# sha256 of all above: 35dc39761adca2d4

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -722,4 +722,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled", "about this header: without the layers that guess further words
 # (mtp.*), which nothing here reads"]}
-# sha256 of all above: 9bd8c630c75934fd
+# sha256 of all above: 0c4f31e3e78748ee

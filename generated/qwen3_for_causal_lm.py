@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -211,4 +211,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
 # "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2f5347a9d03c550b
+# sha256 of all above: 93a805eb3f4f2ceb

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -279,4 +279,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a8fc044b195dcfb1
+# sha256 of all above: ee8ef1d103ae59e3

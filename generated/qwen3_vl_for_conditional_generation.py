@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -594,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 06d86c6b68d6a08e
+# sha256 of all above: 5964706414128de9

@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -274,4 +274,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 4ab7a85b8ede5552
+# sha256 of all above: bd310d97c8e68925

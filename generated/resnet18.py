@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -172,4 +172,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 58b09e91dddb7fba
+# sha256 of all above: e15ac14bb96e289c

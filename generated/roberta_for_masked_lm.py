@@ -1,4 +1,4 @@
-"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""sentence-transformers/all-distilroberta-v1: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a1b6153b2edb82f3
+# sha256 of all above: 3430dda8756bfb1b

@@ -1,4 +1,4 @@
-"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -255,4 +255,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1b28e20fa6afd45e
+# sha256 of all above: a834ae64c839b3f4

@@ -1,4 +1,4 @@
-"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""junnyu/roformer_chinese_base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -238,4 +238,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "roformer", "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 50000},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7f89e8d3345743fb
+# sha256 of all above: 6d6532553f264946

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -897,4 +897,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "normalize_before": false,
 # "num_feature_levels": 3, "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ae709d8aa6f93615
+# sha256 of all above: 1c2b242b50c4c150

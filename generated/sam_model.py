@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -584,4 +584,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 1466366b99feaa01
+# sha256 of all above: 83d8affd4a1a87fa

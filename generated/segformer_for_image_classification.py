@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -303,4 +303,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 29dc90006b94becb
+# sha256 of all above: 3d876640189c94ca

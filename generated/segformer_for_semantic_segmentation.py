@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -336,4 +336,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9f92d85ccd713f85
+# sha256 of all above: 5d6d6fd150b0cb13

@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -341,4 +341,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: c1a1c155dafa291c
+# sha256 of all above: e2a94e3f703e8a6d

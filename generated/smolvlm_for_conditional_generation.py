@@ -1,4 +1,4 @@
-"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""HuggingFaceTB/SmolVLM2-256M-Video-Instruct: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family idefics3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vision_config": {"hidden_size": 768, "model_type": "smolvlm_vision", "num_attention_heads": 12,
 # "patch_size": 16}, "vocab_size": 49280}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2552fb578f67b058
+# sha256 of all above: 2a9701a4871ec58e

@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -444,4 +444,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 76b6273aa8ead1d4
+# sha256 of all above: 26cdac042d0bd86e

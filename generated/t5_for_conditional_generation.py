@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -356,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: ce45c99aed756a48
+# sha256 of all above: 540de3ca44d429f0

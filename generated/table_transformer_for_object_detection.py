@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -502,4 +502,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 03712bfeaf8a2186
+# sha256 of all above: 3dd3c0dbf7467cf6

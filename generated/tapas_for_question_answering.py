@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reset_position_index_per_cell": true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 7b58f856e6536bda
+# sha256 of all above: 7c43b5b26f36f00b

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -317,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 64a2fd9b11d073c1
+# sha256 of all above: ca30115a210af050

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -314,4 +314,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size": 32, "qkv_bias": true,
 # "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 05f5d824ab060cec
+# sha256 of all above: 20cb4193adf15613

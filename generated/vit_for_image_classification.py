@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -216,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: b187ed553b99776e
+# sha256 of all above: 823e90c9aa73f991

@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: d63d82e1c34a6adb
+# sha256 of all above: fc635c27988ad47a

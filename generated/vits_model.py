@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -630,4 +630,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 6ee9ff360558b6e0
+# sha256 of all above: 038438a46832c9f9

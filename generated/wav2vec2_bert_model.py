@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -266,4 +266,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 8bdb5cc0c1857aac
+# sha256 of all above: 98d974bba3df8a83

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -324,4 +324,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e289181caa711d8f
+# sha256 of all above: 89b67026838bb834

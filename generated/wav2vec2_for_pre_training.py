@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -361,4 +361,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e3d3f17d6d6d6836
+# sha256 of all above: c29760139529f7d7

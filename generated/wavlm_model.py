@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -367,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ef44ee300e49fb2c
+# sha256 of all above: f1830092cb41cda4

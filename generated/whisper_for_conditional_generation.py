@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""openai/whisper-small: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -281,4 +281,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ee299524e10a4458
+# sha256 of all above: 5468f3809bba9970

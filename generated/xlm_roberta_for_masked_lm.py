@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -256,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1281ec2233330b85
+# sha256 of all above: b4a00ffe2783812f

@@ -1,4 +1,4 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -242,4 +242,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: 823ef2ad50228500
+# sha256 of all above: c07d93af0960b942

@@ -1,4 +1,4 @@
-"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bdbca05c76ac265b
+# sha256 of all above: 9f671907f0ea2311

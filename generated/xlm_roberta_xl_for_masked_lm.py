@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 4bf05c822ae7.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 085fa52bb6da.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -239,4 +239,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: d6f263560d5d5b67
+# sha256 of all above: 4b6481c6a7ed3e27

@@ -58,7 +58,7 @@ class Naming:
     architectures: tuple[str, ...]
     others: bool  # whether it is for architectures that no naming has
     needs: tuple[str, ...]  # patterns that tell it from another of the same architecture
-    lacks: tuple[str, ...]
+    lacks: tuple[str, ...]  # patterns of which none may be there
     config: dict[str, dict[str, Any]]  # field of a config -> where the metadata has it
     names: dict[tuple[str, ...], str]  # words of a pattern -> its target
     arranged: dict[tuple[str, ...], dict[str, Any]]  # words of a pattern -> ARRANGEMENTS with their values

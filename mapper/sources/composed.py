@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.errors import FormatError, shorten
 from mapper.rulebook.namings import NUMBER, Composition
@@ -78,16 +78,11 @@ def decompositions(rules: dict[str, Composition], name: str) -> Composed | None:
 def compositions(rules: dict[str, Composition], names: set[str]) -> Iterator[Composed]:
     """What is put together of tensors with these names."""
     for target, rule in rules.items():
-        for number in sorted(
-            {found for name in names if (found := _number(rule.of[0], name)) is not None}, key=_order
-        ):
+        numbers = {number for name in names if (number := _number(rule.of[0], name)) is not None}
+        for number in sorted(numbers, key=lambda number: int(number or 0)):
             parts = tuple(pattern.replace(NUMBER, number, 1) for pattern in rule.of)
             if all(part in names for part in parts):
                 yield Composed(target.replace(NUMBER, number, 1), parts, rule)
-
-
-def _order(number: str) -> Any:
-    return int(number or 0)
 
 
 def _number(pattern: str, name: str) -> str | None:

@@ -58,17 +58,22 @@ def test_the_base_of_angles_is_read_by_any_name_among_those_of_rotary_embeddings
     assert said(made, "rotary") == {True}
 
 
-def test_the_kind_of_norms_in_a_tower_of_a_listed_type_is_not_asked() -> None:
-    """Whoever joined the towers: a Llama's norms are those of Llama."""
-    example = header(next(one for one in RULEBOOK.families if one.name == "llava").examples[0])
-    words = {"multi_modal_projector.linear_1": "mlp1.1", "multi_modal_projector.linear_2": "mlp1.3"}
+def unheard_of(example: Checkpoint, words: dict[str, str]) -> Architecture:
+    """A published network under a type that nobody lists, with other words in its names."""
     tensors = {}
     for name, info in example.tensors.items():
         for theirs, own in words.items():
             name = name.replace(theirs, own)
         tensors[name] = info
     config = {**(example.config or {}), "model_type": "unheard_of"}
-    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    return infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+
+
+def test_the_kind_of_norms_in_a_tower_of_a_listed_type_is_not_asked() -> None:
+    """Whoever joined the towers: a Llama's norms are those of Llama."""
+    example = header(next(one for one in RULEBOOK.families if one.name == "llava").examples[0])
+    words = {"multi_modal_projector.linear_1": "mlp1.1", "multi_modal_projector.linear_2": "mlp1.3"}
+    made = unheard_of(example, words)
     assert made.family is None
     assert "norm.kind" not in asked(made)
 
@@ -146,13 +151,7 @@ def test_the_last_map_of_a_projector_is_no_head_of_words() -> None:
         "multi_modal_projector.linear_1": "connector.proj_in",
         "multi_modal_projector.linear_2": "connector.proj_out",
     }
-    tensors = {}
-    for name, info in example.tensors.items():
-        for theirs, own in words.items():
-            name = name.replace(theirs, own)
-        tensors[name] = info
-    config = {**(example.config or {}), "model_type": "unheard_of"}
-    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    made = unheard_of(example, words)
     roles = {str(leaf.place[-1]): leaf.role for leaf in made.leaves if "connector" in str(leaf.place)}
     assert roles == {"proj_in": "up", "proj_out": "down"}
 
@@ -203,14 +202,7 @@ def test_the_field_of_gpt_neo_for_local_attention_asks_for_the_scale_of_scores()
 @pytest.mark.parametrize("word", ["downsampling_layer.{}", "downsample_layers.{}"])
 def test_convnext_under_a_word_of_its_own_keeps_its_channels_first(word: str) -> None:
     example = header(next(one for one in RULEBOOK.families if one.name == "convnext").examples[0])
-    tensors = {
-        name.replace("downsampling_layer.0", word.format(0)).replace(
-            "downsampling_layer.1", word.format(1)
-        ): info
-        for name, info in example.tensors.items()
-    }
-    config = {**(example.config or {}), "model_type": "unheard_of"}
-    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    made = unheard_of(example, {f"downsampling_layer.{at}": word.format(at) for at in range(2)})
     assert said(made, "stage.channels") == {"first"}
     assert said(made, "norm.final") == {"pooled"}
 
@@ -218,14 +210,7 @@ def test_convnext_under_a_word_of_its_own_keeps_its_channels_first(word: str) ->
 def test_a_norm_and_a_convolution_in_one_folder_lead_to_the_next_stage_of_convnext() -> None:
     example = header(next(one for one in RULEBOOK.families if one.name == "convnext").examples[0])
     words = {"downsampling_layer.0": "downsample.norm", "downsampling_layer.1": "downsample.conv"}
-    tensors = {}
-    for name, info in example.tensors.items():
-        for theirs, own in words.items():
-            name = name.replace(theirs, own)
-        tensors[name] = info
-    made = infer(
-        Checkpoint("x", "manifest", tensors, {**(example.config or {}), "model_type": "unheard_of"}), RULEBOOK
-    )
+    made = unheard_of(example, words)
     assert made.reading == "unverified" and said(made, "norm.final") == {"pooled"}
 
 

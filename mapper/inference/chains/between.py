@@ -354,9 +354,7 @@ class Between:
         usual = (
             self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at) or self.is_halved(at)
         ) or before_first(self, at)
-        of = main_of(
-            self.links, scaling.asked_at(self, at)
-        )  # what is said of a layer is of one side of its norm alone
+        of = main_of(self.links, scaling.asked_at(self, at))  # what is said is of one side of its norm alone
         is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
         is_apart = not usual and is_code(self.links, at, self.answers.words.order)
         value = self.answers.find(
